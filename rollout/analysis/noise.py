@@ -1,0 +1,99 @@
+"""Evidence banks: log likelihood ratios against a null, with or without a replica's own persistent noise.
+
+A bank follows `rows` separate count processes under one null and several alternatives. Without noise (v = 0) it is the plain product of
+formula (1). With noise the log odds ratio of a window is mu + u, u a stationary Gaussian AR(1) (variance v, correlation phi a window);
+each hypothesis about mu keeps the filtered law of u on a grid and the bank adds up the ratio of the marginal likelihoods.
+v = 0 is the same code on a grid of one point.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rollout.analysis.hypergeometric import Floats
+
+_STEP = 0.1
+_REACH = 3.5
+
+
+@dataclass(frozen=True)
+class Noise:
+    """A replica's own noise in log odds: variance `v`, correlation `phi` (0 <= phi < 1) from window to window."""
+
+    v: float = 0.0
+    phi: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.v < 0 or not 0 <= self.phi < 1:
+            raise ValueError(f"noise needs v >= 0 and 0 <= phi < 1, got v={self.v}, phi={self.phi}")
+
+    @property
+    def grid(self) -> Floats:
+        """The values of u; one zero when there is no noise."""
+        return _grid(self.v)
+
+    @property
+    def long_run_variance(self) -> float:
+        """v (1 + phi) / (1 - phi): what the noise costs a sum over many windows."""
+        return self.v * (1 + self.phi) / (1 - self.phi)
+
+
+@lru_cache(maxsize=32)
+def _grid(v: float) -> Floats:
+    half = math.ceil(_REACH * math.sqrt(v) / _STEP) if v > 0 else 0
+    return np.arange(-half, half + 1, dtype=np.float64) * _STEP
+
+
+@lru_cache(maxsize=32)
+def _law(noise: Noise) -> tuple[Floats, Floats]:
+    """Stationary weights and transition matrix (from, to) on the grid."""
+    u = noise.grid
+    if noise.v == 0:
+        return np.ones(1), np.ones((1, 1))
+    start = np.exp(-(u**2) / (2 * noise.v))
+    step = np.exp(-((u[None, :] - noise.phi * u[:, None]) ** 2) / (2 * noise.v * (1 - noise.phi**2)))
+    step += 1e-12  # no place on the grid is ever impossible, so no window can have likelihood zero
+    return start / start.sum(), step / step.sum(axis=1, keepdims=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Bank:
+    """`log`: (rows, alternatives) log likelihood ratios to the null. `law`: (rows, 1 + alternatives, grid) filtered weights of u,
+    the null first. The weights are kept in single precision: they are small corrections and most of what a saved state weighs.
+    """
+
+    log: Floats
+    law: NDArray[np.float32]
+
+    @classmethod
+    def fresh(cls, rows: int, alternatives: int, noise: Noise) -> "Bank":
+        """A bank that has seen nothing: every ratio is 1, u is stationary."""
+        start, _ = _law(noise)
+        law = np.broadcast_to(start.astype(np.float32), (rows, alternatives + 1, len(start)))
+        return cls(np.zeros((rows, alternatives)), law.copy())
+
+    def step(self, likelihood: Floats | None, noise: Noise) -> "Bank":
+        """One window on. `likelihood`: (rows, 1 + alternatives, grid) in logs, up to a constant of each row; None = nothing was seen."""
+        _, move = _law(noise)
+        moved = self.law.astype(np.float64) @ move if noise.v > 0 else self.law
+        if likelihood is None:
+            return Bank(self.log, moved.astype(np.float32))
+        top = likelihood.max(axis=2, keepdims=True)
+        joint = moved * np.exp(likelihood - top)
+        mass = joint.sum(axis=2)
+        gain = np.log(mass) + top[:, :, 0]
+        return Bank(self.log + gain[:, 1:] - gain[:, :1], (joint / mass[:, :, None]).astype(np.float32))
+
+    def log_mixture(self) -> Floats:
+        """log of the average over alternatives, one e-process a row: shape (rows,)."""
+        top = self.log.max(axis=1)
+        return np.asarray(top + np.log(np.exp(self.log - top[:, None]).mean(axis=1)))
+
+
+def log_mean(logs: Floats) -> float:
+    """log of the average of e-values given in logs."""
+    top = float(logs.max())
+    return top + math.log(float(np.exp(logs - top).mean()))

@@ -1,0 +1,116 @@
+"""What the judge eats: counts of one window, by arm.
+
+Holds the frozen value types and nothing else; it must not read a clock, a file or a server.
+Latencies are seconds, counts are requests.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+Status = Literal["OK", "NO_TRAFFIC", "NO_METRIC", "METRIC_ERROR"]
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Requests per latency bucket, **not** cumulative.
+
+    `edges`: the finite upper bounds in seconds, strictly increasing; `counts`: one more than edges, the last is the overflow bucket.
+    Raises ValueError on any other shape.
+    """
+
+    edges: tuple[float, ...]
+    counts: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.counts) != len(self.edges) + 1:
+            raise ValueError(f"{len(self.edges)} edges need {len(self.edges) + 1} counts, got {len(self.counts)}")
+        if any(b <= a for a, b in zip(self.edges, self.edges[1:], strict=False)):
+            raise ValueError(f"edges must increase: {self.edges}")
+        if any(c < 0 for c in self.counts):
+            raise ValueError(f"counts must not be negative: {self.counts}")
+
+    @property
+    def total(self) -> int:
+        """All requests in the histogram."""
+        return sum(self.counts)
+
+    def rebin(self, edges: Iterable[float]) -> "Histogram":
+        """The same requests in fewer buckets. ValueError when an edge is not one of ours: a bucket cannot be split."""
+        keep = tuple(edges)
+        if keep == self.edges:
+            return self
+        missing = [e for e in keep if e not in self.edges]
+        if missing:
+            raise ValueError(f"cannot split buckets at {missing}; known edges: {self.edges}")
+        counts = [0] * (len(keep) + 1)
+        for i, count in enumerate(self.counts):
+            bound = self.edges[i] if i < len(self.edges) else float("inf")
+            counts[bisect_left(keep, bound)] += count
+        return Histogram(keep, tuple(counts))
+
+    def plus(self, other: "Histogram") -> "Histogram":
+        """Both histograms added, over the edges they share."""
+        edges = common_edges(self, other)
+        a, b = self.rebin(edges), other.rebin(edges)
+        return Histogram(edges, tuple(x + y for x, y in zip(a.counts, b.counts, strict=True)))
+
+
+def common_edges(*histograms: Histogram) -> tuple[float, ...]:
+    """The bounds that every histogram has: the only places where counts of different bucket sets can be compared."""
+    shared = set(histograms[0].edges).intersection(*(h.edges for h in histograms[1:]))
+    return tuple(sorted(shared))
+
+
+@dataclass(frozen=True)
+class ArmWindow:
+    """One arm's requests that ended in a window.
+
+    `requests` counts all of them, the `errors` among them included. `restarts`: engine processes of this arm that began anew.
+    `status` keeps four things apart: OK, no requests, the metric is not exposed, the metric could not be read.
+    """
+
+    requests: int
+    errors: int
+    ttft: Histogram | None = None
+    e2e: Histogram | None = None
+    restarts: int = 0
+    status: Status = "OK"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.errors <= self.requests:
+            raise ValueError(f"{self.errors} errors among {self.requests} requests")
+
+
+@dataclass(frozen=True)
+class ProbePair:
+    """The same prompt sent to both arms at once, one in flight a side. `*_ttft` is None when no first token came."""
+
+    stable_ttft: float | None
+    canary_ttft: float | None
+    stable_ok: bool
+    canary_ok: bool
+
+
+@dataclass(frozen=True)
+class Window:
+    """What was seen between two looks. The caller gives out `id`s that rise; a window is used exactly once.
+
+    `rung`: index of the ladder's rung, rising; the judge opens a fresh copy of its evidence at each new one.
+    `load_ratio`: (canary share / ready canary replicas) over the same of stable; None = no live comparison (dark, or 100 %).
+    `expected_share`, `share_counts` (canary, total): for the share test. `weight_changed`: the split moved inside this window.
+    `memory_available`: bytes of MemAvailable on the canary's node; None = unknown. `pairs` must come from probes at matched concurrency.
+    """
+
+    id: int
+    rung: int
+    seconds: float
+    stable: ArmWindow
+    canary: ArmWindow
+    pairs: tuple[ProbePair, ...] = ()
+    load_ratio: float | None = None
+    expected_share: float | None = None
+    share_counts: tuple[int, int] | None = None
+    weight_changed: bool = False
+    memory_available: int | None = None

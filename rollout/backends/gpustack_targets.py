@@ -1,0 +1,167 @@
+"""Writes to the targets of one route: join, re-weight, twin, leave, and dropping the proxy's cache.
+
+One target changes at a time and every other one is compared afterwards. There is no "add one target" call: joining sends the
+whole list, read immediately before. No write of this room leaves a route without an active target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from rollout.backends.gpustack_hand import Brought, End, Hand
+from rollout.backends.gpustack_seats import Seats, named, same_siblings, seats_of
+from rollout.backends.gpustack_views import OWNED, extra_of
+from rollout.clients.gpustack import GPUStack
+from rollout.clients.gpustack_rows import Target
+from rollout.errors import BadAnswer, Refused
+
+Json = Any
+
+
+class Targets:
+    """All effects on targets."""
+
+    def __init__(self, client: GPUStack, hand: Hand) -> None:
+        self._client = client
+        self._hand = hand
+
+    async def join(self, args: Mapping[str, Json]) -> dict[str, Json]:
+        """{route, deployment, weight, extra?}: one target for the deployment, with the weight."""
+        weight, extra = _positive(args["weight"]), dict(args.get("extra") or {})
+
+        async def write(seen: Seats) -> None:
+            if seen.mine:
+                await self._reweight(seen, weight)
+            else:
+                await self._append(seen, weight, extra)
+
+        return await self._one(args, lambda s: _weights(s) == [weight], write, active=True)
+
+    async def set_weight(self, args: Mapping[str, Json]) -> dict[str, Json]:
+        """{route, deployment, weight}: the deployment's only target has the weight."""
+        weight = _positive(args["weight"])
+
+        async def write(seen: Seats) -> None:
+            await self._reweight(seen, weight)
+
+        return await self._one(args, lambda s: _weights(s) == [weight], write, active=True)
+
+    async def leave(self, args: Mapping[str, Json]) -> dict[str, Json]:
+        """{route, deployment}: the route has no target for the deployment. Refused when nothing active would remain."""
+
+        async def write(seen: Seats) -> None:
+            if not seen.others_serve:
+                raise Refused(
+                    f"Removing {seen.deployment} would empty the route {seen.route.name}.",
+                    why="no other target of it is active",
+                    hint="Bring another target back first.",
+                )
+            for target in seen.mine:
+                await self._client.delete_target(target.id)
+
+        return await self._one(args, lambda s: not s.mine, write, active=False)
+
+    async def twin(self, args: Mapping[str, Json]) -> dict[str, Json]:
+        """{route, deployment, weight}: re-weights a sole target without an instant in which nothing is active: the same
+        deployment joins with the new weight, becomes active, and only then does the old target leave."""
+        weight = _positive(args["weight"])
+        began = self._hand.clock.monotonic()
+        look, first = await seats_of(self._client, args, need_model=True)
+        if _weights(first) == [weight]:
+            return {"already": True, "seconds": 0.0, "id": first.mine[0].id, "active": first.mine[0].state == "active"}
+        if not first.mine:
+            raise Refused(f"{first.deployment} has no target on the route {first.route.name}.", hint="Let it join first.")
+
+        async def add(seen: Seats) -> None:
+            await self._append(seen, weight, extra_of(seen.mine[-1]))
+
+        what = f"second target of {first.deployment} with weight {weight}"
+        added = await self._hand.bring(
+            End(what, look, lambda s: weight in _weights(s), add, lambda s: _newest(s, weight).state == "active")
+        )
+        if not added.settled:
+            raise BadAnswer(
+                f"{what}: it did not become active.", why="the old target stays as it was", hint="Look at the deployment's instances."
+            )
+        await self._client.drop_cache(first.route.id, first.route.name)
+
+        async def remove(seen: Seats) -> None:
+            keep = _newest(seen, weight)
+            if keep.state != "active":
+                raise Refused(f"{seen.deployment}: its new target is {keep.state}; the old one stays.")
+            for target in (t for t in seen.mine if t.id != keep.id):
+                await self._client.delete_target(target.id)
+
+        done = await self._hand.bring(End(f"the old target of {first.deployment} leaves", look, lambda s: len(s.mine) == 1, remove))
+        same_siblings(first, done.seen)
+        return {"already": False, "seconds": round(self._hand.clock.monotonic() - began, 4), "id": done.seen.mine[0].id, "active": True}
+
+    async def refresh(self, args: Mapping[str, Json]) -> dict[str, Json]:
+        """{route}: the name-only PUT that drops the proxy's cached targets and re-renders a gateway's rule."""
+        route = named(await self._client.routes(), args["route"])
+        began = self._hand.clock.monotonic()
+        await self._client.drop_cache(route.id, route.name)
+        return {"id": route.id, "seconds": round(self._hand.clock.monotonic() - began, 4)}
+
+    async def _one(
+        self, args: Mapping[str, Json], applied: Callable[[Seats], bool], write: Callable[[Seats], Awaitable[None]], *, active: bool
+    ) -> dict[str, Json]:
+        """One write to one target; siblings are compared with the list it was built from."""
+        look, first = await seats_of(self._client, args, need_model=active)
+        before = first
+
+        async def remembered(seen: Seats) -> None:
+            nonlocal before
+            before = seen
+            await write(seen)
+
+        def settled(seen: Seats) -> bool:
+            return not active or all(t.state == "active" for t in seen.mine)
+
+        what = f"target of {first.deployment} on the route {first.route.name}"
+        brought: Brought[Seats] = await self._hand.bring(End(what, look, applied, remembered, settled))
+        if not brought.already:
+            same_siblings(before, brought.seen)
+        mine = brought.seen.mine
+        ids = {"id": mine[0].id, "active": brought.settled} if mine else {"id": before.mine[0].id} if before.mine else {}
+        return brought.receipt(**ids)
+
+    async def _append(self, seen: Seats, weight: int, extra: Mapping[str, Json]) -> None:
+        kept = [{"id": t.id, **_body(t.model_id, t.weight, extra_of(t))} for t in seen.targets]
+        new = _body(seen.model_id, weight, {k: v for k, v in extra.items() if k not in OWNED and v is not None})
+        await self._client.put_route(seen.route.id, {"name": seen.route.name, "targets": [*kept, new]})
+
+    async def _reweight(self, seen: Seats, weight: int) -> None:
+        if len(seen.mine) != 1:
+            raise Refused(f"{seen.deployment} has {len(seen.mine)} targets on the route {seen.route.name}; expected one.")
+        if not seen.others_serve:
+            raise Refused(
+                f"{seen.deployment} is the only active target of the route {seen.route.name}: its weight is not changed in place.",
+                why="while a target is re-activated, requests would find none",
+                hint="Use `twin`.",
+            )
+        target = seen.mine[0]
+        await self._client.put_target(target.id, _body(target.model_id, weight, extra_of(target)))
+
+
+def _body(model_id: int | None, weight: int, extra: Mapping[str, Json]) -> dict[str, Json]:
+    return {**({} if model_id is None else {"model_id": model_id}), "weight": weight, **extra}
+
+
+def _weights(seen: Seats) -> list[int]:
+    return [t.weight for t in seen.mine]
+
+
+def _newest(seen: Seats, weight: int) -> Target:
+    return max((t for t in seen.mine if t.weight == weight), key=lambda t: t.id)
+
+
+def _positive(weight: Json) -> int:
+    if not isinstance(weight, int) or isinstance(weight, bool) or weight <= 0:
+        raise Refused(
+            f"Weight {weight!r} is not written.",
+            why="0 beside a positive weight is refused and all-zero means uniform",
+            hint="Use `leave`.",
+        )
+    return weight

@@ -1,0 +1,30 @@
+"""Options that several verbs share, written once. No logic."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rollout.settings import STORE
+
+Store = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="URL|PATH",
+        envvar=STORE,
+        show_envvar=False,
+        help="Where rollouts are kept: a SQLite file or a postgresql:// URL. [$ROLLOUT_STORE, else ~/.local/state/rollout/rollout.db]",
+    ),
+]
+Actor = Annotated[
+    str | None, typer.Option("--actor", metavar="NAME", help="Who is acting, for the journal. [$ROLLOUT_ACTOR, the CI's identity, $USER]")
+]
+Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; kept in the journal.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+RolloutId = Annotated[str, typer.Argument(metavar="ID", help="The rollout's id, or a prefix that only it has.")]
+Until = Annotated[
+    str,
+    typer.Option("--until", metavar="WORD", help="Stop when it is reached: promoted, completed, or a step (declare … cleanup)."),
+]

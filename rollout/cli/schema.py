@@ -1,0 +1,19 @@
+"""`rollout schema`: the JSON Schema of plans, for editors and checks."""
+
+from __future__ import annotations
+
+from rollout.cli import output
+from rollout.cli.lazy import verb
+from rollout.errors import ExitCode
+
+
+@verb(examples=("rollout schema > plan.schema.json",), exits=(ExitCode.DONE,))
+def schema() -> int:
+    """Print the JSON Schema of plans.
+
+    Point an editor at it with a first line such as `# yaml-language-server: $schema=plan.schema.json`.
+    """
+    from rollout.plan.schema import plan_schema
+
+    output.as_json(plan_schema())
+    return int(ExitCode.DONE)

@@ -1,0 +1,56 @@
+"""Reads a secret where the plan says it is, when it is needed; and keeps it out of everything that is printed or logged.
+
+Never stores, prints or returns a secret to anything but the client that sends it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rollout.clients.secret import Secret
+from rollout.errors import PreflightError
+
+if TYPE_CHECKING:
+    from rollout.plan.model import SecretRef
+
+_known: list[Secret] = []
+
+
+def resolve(ref: SecretRef, key: str, *, env: Mapping[str, str] | None = None) -> Secret:
+    """The secret behind `ref`; `key` is its place in the plan, for the error. Raises PreflightError with the remedy."""
+    found = _from_env(ref.env, key, os.environ if env is None else env) if ref.env is not None else _from_file(ref.file or "", key)
+    secret = Secret(found)
+    _known.append(secret)
+    return secret
+
+
+def redact(text: str) -> str:
+    """`text` without any secret that was resolved in this process."""
+    for secret in _known:
+        text = secret.scrub(text)
+    return text
+
+
+def _from_env(name: str, key: str, env: Mapping[str, str]) -> str:
+    value = env.get(name, "").strip()
+    if not value:
+        state = "is empty" if name in env else "is not set"
+        raise PreflightError(
+            f"`{key}` cannot be read", why=f"the environment variable {name} {state}", hint=f"`export {name}=…`, then run the same command again."
+        )
+    return value
+
+
+def _from_file(path: str, key: str) -> str:
+    what, place = f"`{key}` cannot be read", Path(path).expanduser()
+    try:
+        lines = place.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        cause = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise PreflightError(what, why=f"the file {place}: {cause}", hint=f"put the key on the first line of {place}.") from None
+    if not lines or not lines[0].strip():
+        raise PreflightError(what, why=f"the first line of {place} is empty", hint=f"put the key on the first line of {place}.")
+    return lines[0].strip()

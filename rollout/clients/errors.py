@@ -1,0 +1,120 @@
+"""From an answer to an error: which statuses are temporary, which are final, and what a person can do.
+
+Unreachable = look again before acting again (no answer, 5xx, 429). Refused = the same call will be refused again (4xx).
+BadAnswer = an answer outside the contract. All three keep method, path and status; none may carry a secret or a whole body.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rollout.errors import BadAnswer, Refused, Unreachable
+
+CUT = 256
+"""characters of an answer that an error may quote"""
+TEMPORARY = frozenset({408, 425, 429})
+"""4xx that mean "later", not "no\""""
+REMEDY = {
+    401: "The key is wrong, expired or deleted: create a new one and point the plan's key reference at it.",
+    403: "The key lacks the scope for this call: management calls need scope `management`, requests to a model `inference`.",
+}
+
+
+@dataclass(frozen=True)
+class Call:
+    """The call that failed. `status` is None when there was no answer."""
+
+    method: str
+    path: str
+    status: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+
+class HttpUnreachable(Unreachable):
+    """{call} got no usable answer. A write may have been applied."""
+
+    def __init__(self, call: Call, why: str, *, retry_after: float | None = None) -> None:
+        """`retry_after`: seconds the server asks to wait, when it says so."""
+        said = f"answered {call.status}" if call.status else "got no answer"
+        super().__init__(f"{call} {said}.", why=why, hint="Check that the server runs and can be reached from here.")
+        self.call = call
+        self.retry_after = retry_after
+
+
+class HttpRefused(Refused):
+    """{call} was refused."""
+
+    def __init__(self, call: Call, why: str) -> None:
+        super().__init__(f"{call} was refused ({call.status}).", why=why, hint=REMEDY.get(call.status or 0, ""))
+        self.call = call
+
+    @property
+    def not_found(self) -> bool:
+        """The thing is not there. GPUStack says so with 404 and, for ids inside a body, with 500."""
+        return self.call.status == 404 or (self.call.status == 500 and "not found" in self.why.lower())
+
+    @property
+    def conflict(self) -> bool:
+        """Something of that name exists already."""
+        return self.call.status == 409
+
+
+class HttpBadAnswer(BadAnswer):
+    """{call} answered outside its contract."""
+
+    def __init__(self, call: Call, why: str) -> None:
+        hint = "Check that the URL is the server's API and not another program, a login page or a proxy."
+        super().__init__(f"{call} gave an answer that cannot be used.", why=why, hint=hint)
+        self.call = call
+
+
+def refusal(
+    call: Call, text: str, headers: Mapping[str, str], clean: Callable[[str], str]
+) -> HttpUnreachable | HttpRefused | HttpBadAnswer:
+    """The error for an answer that is not 2xx. `text` is the body; `clean` takes secrets out of what is quoted."""
+    status = call.status or 0
+    why = cut(clean(_said(text) or text.strip() or "it said nothing"))
+    if 300 <= status < 400:
+        return HttpBadAnswer(call, f"it redirects ({status}); redirects are not followed, so that a key goes to nobody else")
+    if 400 <= status < 500 and status not in TEMPORARY:
+        return HttpRefused(call, why)
+    if status == 500 and _says_not_found(text):
+        return HttpRefused(call, why)
+    return HttpUnreachable(call, why, retry_after=seconds_of(headers.get("retry-after")))
+
+
+def cut(text: str) -> str:
+    """At most CUT characters on one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= CUT else line[: CUT - 1] + "…"
+
+
+def seconds_of(header: str | None) -> float | None:
+    """`Retry-After` in seconds; the date form is rare here and read as absent."""
+    try:
+        seconds = float(header or "")
+    except ValueError:
+        return None
+    return seconds if 0 <= seconds < 86_400 else None
+
+
+def _said(text: str) -> str | None:
+    """The `message` of either GPUStack error shape."""
+    try:
+        body: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    for part in (body, body.get("error") if isinstance(body, dict) else None):
+        if isinstance(part, dict) and isinstance(part.get("message"), str):
+            return str(part["message"])
+    return None
+
+
+def _says_not_found(text: str) -> bool:
+    said = _said(text)
+    return said is not None and "not found" in said.lower()

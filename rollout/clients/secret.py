@@ -1,0 +1,48 @@
+"""A secret that cannot be printed, formatted, pickled or serialised by accident.
+
+Where a secret is read from (environment, file) is the command line's business; this room only carries it to the request
+header and takes it out of texts. It must not log, store or compare secrets.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from rollout.errors import UsageError
+
+HIDDEN = "***"
+
+
+class Secret:
+    """One bearer key. `reveal()` is the only way to the text, and only an outgoing header may call it."""
+
+    __slots__ = ("__value",)
+
+    def __init__(self, value: str) -> None:
+        """Raises UsageError when `value` is empty or cannot travel in a header; the value is never part of the message."""
+        if not value or not value.isascii() or not value.isprintable() or " " in value:
+            raise UsageError(
+                "A key cannot be used.",
+                why="it is empty, or holds a space, a line break or another character that a header cannot carry",
+                hint="Write the key alone on the first line of its file, or set the environment variable again.",
+            )
+        self.__value = value
+
+    def reveal(self) -> str:
+        """The text itself."""
+        return self.__value
+
+    def scrub(self, text: str) -> str:
+        """`text` without this secret."""
+        return text.replace(self.__value, HIDDEN)
+
+    def __repr__(self) -> str:
+        return f"Secret({HIDDEN})"
+
+    def __str__(self) -> str:
+        return HIDDEN
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        """Refuses pickling and copying: a copy would end up in a file or another process."""
+        msg = "a secret cannot be serialised"
+        raise TypeError(msg)

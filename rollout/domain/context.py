@@ -1,0 +1,84 @@
+"""What a step decides from: the plan, the state, this tick's world, and two pure tools of the backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from rollout.domain.decision import Act, Wait
+from rollout.domain.effects import Effect
+from rollout.domain.receipts import Pair, Receipts, receipts_of
+from rollout.domain.state import RolloutState
+from rollout.domain.weights import Rung, rungs
+from rollout.domain.world import World
+from rollout.plan.model import Plan
+
+Json = Any
+Derive = Callable[[Mapping[str, Json], Mapping[str, Json], Mapping[str, Json], str], dict[str, Json]]
+Diff = Callable[[Mapping[str, Json], Mapping[str, Json]], list[tuple[str, Json, Json]]]
+POLL = 1.0
+"""seconds between looks at something that is about to happen"""
+
+
+@dataclass(frozen=True)
+class Ctx:
+    """Handed to each step's `decide` and `undo`. `plan` is None in a rollback that knows only the marker."""
+
+    plan: Plan | None
+    state: RolloutState
+    world: World
+    derive: Derive
+    diff: Diff
+
+    @property
+    def now(self) -> datetime:
+        return self.world.now
+
+    @property
+    def the_plan(self) -> Plan:
+        if self.plan is None:
+            msg = "a step was asked to go forward without a plan"
+            raise RuntimeError(msg)
+        return self.plan
+
+    @property
+    def receipts(self) -> Receipts:
+        found = receipts_of(self.state)
+        if found is None:
+            msg = "a step after declare found no receipts in the state"
+            raise RuntimeError(msg)
+        return found
+
+    @property
+    def pair(self) -> Pair:
+        """The pair that is being worked on."""
+        return self.receipts.pairs[self.state.target]
+
+    def key(self, *parts: object) -> str:
+        """A fact key of the current target: `key("warm")` -> `0.warm`."""
+        return ".".join(str(p) for p in (self.state.target, *parts))
+
+    def at(self, fact: str) -> datetime | None:
+        """When the receipt under `fact` was written."""
+        raw = self.state.fact(fact)
+        return datetime.fromisoformat(raw["at"]) if raw and "at" in raw else None
+
+    def since(self, moment: datetime | None) -> float:
+        """Seconds since `moment`; 0 when unknown."""
+        return (self.now - moment).total_seconds() if moment else 0.0
+
+    def ladder(self, pair: Pair) -> tuple[Rung, ...]:
+        """The rungs of one pair, as fixed at declare."""
+        shares = [float(s) for s in self.state.fact("ladder")]
+        return rungs(shares, pair.scaled, self.receipts.siblings_weight(pair))
+
+    def wait(self, why: str, seconds: float = POLL, *, deadline: datetime | None = None) -> Wait:
+        """Look again in `seconds`."""
+        return Wait(self.now + timedelta(seconds=seconds), why, deadline)
+
+
+def act(verb: str, why: str, fact: str | None = None, **args: Json) -> Act:
+    """One effect as a decision."""
+    return Act(Effect(verb=verb, args=args, why=why, fact=fact))

@@ -1,0 +1,118 @@
+"""What must be true before the route is touched. Pure: plan and world in, findings out, all at once, each with its remedy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from rollout.domain.health import marker_of, serving
+from rollout.domain.weights import expressible, nearest, scale_for
+from rollout.domain.world import World
+from rollout.plan.model import Plan, Unit
+
+OLDEST = (2, 2, 2)
+HOST_UNITS = frozenset({Unit.OS, Unit.DRIVER, Unit.WORKER})
+Check = Callable[[Plan, World], Iterator[str]]
+
+
+def version_of(text: str) -> tuple[int, ...]:
+    """`v2.3.0rc1` -> (2, 3, 0); () when it cannot be read."""
+    match = re.match(r"v?(\d+)\.(\d+)\.(\d+)", text)
+    return tuple(int(g) for g in match.groups()) if match else ()
+
+
+def _server(_plan: Plan, world: World) -> Iterator[str]:
+    version = version_of(world.server_version)
+    if version and (0, 0, 0) < version < OLDEST:
+        yield f"GPUStack {world.server_version} has known privilege faults and other route semantics: upgrade to 2.2.2 or later"
+
+
+def _unit(plan: Plan, _world: World) -> Iterator[str]:
+    if plan.change.unit in HOST_UNITS:
+        yield f"change unit `{plan.change.unit}` changes a host: this release does not carry that out; upgrade it by hand under maintenance"
+
+
+def _route(plan: Plan, world: World) -> Iterator[str]:
+    route = world.route
+    if route is None:
+        yield f"route `{plan.route.name}` does not exist on the server: create it, or correct `route.name`"
+        return
+    if route.lb_mode not in ("weighted", None):
+        yield f"route `{route.name}` balances by `{route.lb_mode}`, not by weight: a share cannot be set; make it a weighted route first"
+    names = [t.deployment for t in route.targets]
+    for name in {n for n in names if names.count(n) > 1}:
+        yield f"route `{route.name}` has two targets for `{name}`: remove one"
+    for target in route.targets:
+        if not target.active:
+            yield f"target `{target.deployment}` of route `{route.name}` is {target.state}: bring it back or remove it first"
+
+
+def _stable(plan: Plan, world: World) -> Iterator[str]:
+    for item in plan.stable:
+        target = world.route.target_of(item.deployment) if world.route else None
+        view = world.deployments.get(item.deployment)
+        if view is None:
+            yield f"stable deployment `{item.deployment}` does not exist: correct `stable`"
+        elif world.route is not None and target is None:
+            yield f"stable deployment `{item.deployment}` is not a target of route `{plan.route.name}`: correct `stable` or `route`"
+        elif not view.ready or not serving(world, item.deployment):
+            yield f"stable deployment `{item.deployment}` is not healthy ({view.ready_replicas} of {view.replicas} replicas ready)"
+
+
+def _ladder(plan: Plan, world: World) -> Iterator[str]:
+    if world.route is None:
+        return
+    siblings = len(world.route.targets) > 1
+    for item in plan.stable:
+        target = world.route.target_of(item.deployment)
+        if target is None:
+            continue
+        if target.weight <= 0:
+            yield f"target `{item.deployment}` has weight 0 (a uniform split): give it a positive weight, such as 100"
+            continue
+        yield from _rungs(plan, item.deployment, target.weight, siblings=siblings)
+
+
+def _rungs(plan: Plan, name: str, weight: int, *, siblings: bool) -> Iterator[str]:
+    shares = [p / 100 for p in ((5, 10, 25, 50, 100) if plan.ladder == "auto" else plan.ladder)]
+    for share in (s for s in shares if s < 1):
+        if siblings and share > 0.5:
+            yield f"rung {share:.0%}: with other targets on the route no rung lies between 50 and 100; remove it"
+        if siblings and not expressible(weight, share):
+            yield f"rung {share:.2%} cannot be written beside weight {weight} of `{name}`; nearest: {nearest(weight, share):.2%}"
+    if not siblings and scale_for(weight, shares) is None:
+        yield f"ladder {list(plan.ladder)} cannot be written beside weight {weight} of `{name}`"
+
+
+def _workers(plan: Plan, world: World) -> Iterator[str]:
+    sizings = [plan.canary_of(i).sizing for i in range(len(plan.stable))]
+    wanted = {*(s.worker for s in sizings), plan.stage.worker}
+    for name in sorted(n for n in wanted if n):
+        worker = world.workers.get(name)
+        if worker is None:
+            near = ", ".join(sorted(world.workers)) or "none"
+            yield f"worker `{name}` is not known to the server; it knows: {near}"
+        elif worker.state != "ready":
+            yield f"worker `{name}` is {worker.state}, not ready"
+        elif worker.heartbeat_age is not None and worker.heartbeat_age > plan.guards.heartbeat_age:
+            yield f"worker `{name}` was last heard {worker.heartbeat_age:.0f} s ago"
+        elif worker.memory_available is not None and worker.memory_available < plan.guards.memory_floor:
+            yield f"worker `{name}` has {worker.memory_available / 2**30:.1f} GiB available, below the floor"
+        elif worker.memory_available is None and plan.guards.unknown_memory == "hold":
+            yield f"memory of worker `{name}` is unknown; `guards.unknown_memory: accept` starts beside it anyway"
+
+
+CHECKS: tuple[Check, ...] = (_server, _unit, _route, _stable, _ladder, _workers)
+
+
+def findings(plan: Plan, world: World) -> list[str]:
+    """Everything that speaks against starting, in reading order."""
+    return [finding for check in CHECKS for finding in check(plan, world)]
+
+
+def holder(world: World) -> str | None:
+    """Who holds the route on the server, in words."""
+    marker = marker_of(world.route)
+    if marker is None:
+        return None
+    return f"rollout {marker.get('id', '?')} (store {str(marker.get('store', '?'))[:8]}, until {marker.get('expires', '?')})"

@@ -1,0 +1,69 @@
+"""Make one deployment run and answer: create -> ready -> private route -> probe. Shared by stage and attach. Pure."""
+
+from __future__ import annotations
+
+from rollout.domain.context import POLL, Ctx, act
+from rollout.domain.decision import Decision, HoldOn, TakeBack
+from rollout.domain.health import memory_below, memory_unknown
+
+READY_PROBES = 3
+
+
+def bring_up(ctx: Ctx, name: str, probe_route: str, key: str, within: float) -> Decision | None:
+    """The next thing until `name` runs, is reachable through `probe_route` alone, and answered. None when all that holds.
+
+    Ready = the server's state, our own one-token requests, and no restart since; the API alone has been wrong in both directions.
+    """
+    floor = ctx.the_plan.guards.memory_floor
+    below = memory_below(ctx.world, name, floor)
+    if below:
+        return TakeBack("memory_floor", below)
+    view = ctx.world.deployments.get(name)
+    if view is None:
+        return act("create_deployment", f"create {name}", f"{key}.created", name=name, spec=ctx.state.fact("specs")[name])
+    waited = ctx.since(ctx.at(f"{key}.created") or ctx.state.entered)
+    if not view.ready:
+        return _not_ready(ctx, name, waited, within)
+    unknown = memory_unknown(ctx.world, name)
+    if unknown and ctx.the_plan.guards.unknown_memory == "hold":
+        return HoldOn("memory", unknown)
+    route = ctx.world.probe_routes.get(probe_route)
+    if route is None or route.target_of(name) is None:
+        return act("create_probe_route", f"private route {probe_route} to {name}", f"{key}.routed", name=probe_route, deployment=name)
+    if not all(t.active for t in route.targets):
+        return ctx.wait(f"private route {probe_route} becomes active", 0.25)
+    return _answers(ctx, probe_route, view.name, key, waited, within)
+
+
+def _not_ready(ctx: Ctx, name: str, waited: float, within: float) -> Decision:
+    view = ctx.world.deployments[name]
+    if view.restarts >= 2:
+        return TakeBack("restarts", f"{name} restarted {view.restarts} times while starting: {_messages(ctx, name)}")
+    if waited > within:
+        return HoldOn("not_ready", f"{name} is not ready after {waited:.0f} s: {_messages(ctx, name)}")
+    states = ", ".join(f"{i.name} {i.state}" for i in view.instances) or "not scheduled yet (the server rescans every 180 s)"
+    return ctx.wait(f"{name} becomes ready: {states}", deadline=None)
+
+
+def _messages(ctx: Ctx, name: str) -> str:
+    return "; ".join(f"{i.state} {i.message}".strip() for i in ctx.world.deployments[name].instances) or "no instance was scheduled"
+
+
+def _answers(ctx: Ctx, probe_route: str, name: str, key: str, waited: float, within: float) -> Decision | None:
+    seen = ctx.state.fact(f"{key}.answered")
+    if seen and seen.get("ok", 0) == seen.get("n", -1):
+        return None
+    if seen is not None and waited > within:
+        return HoldOn("not_ready", f"{name} runs but does not answer: {seen.get('errors')}", clears=(f"{key}.answered",))
+    if seen is not None and ctx.since(ctx.at(f"{key}.answered")) < POLL:
+        return ctx.wait(f"{name} runs but does not answer yet")
+    return act("probe", f"does {name} answer through its private route?", f"{key}.answered", model=probe_route, n=READY_PROBES)
+
+
+def take_down(ctx: Ctx, name: str, probe_route: str) -> Decision | None:
+    """Remove a private route and its deployment; None when both are gone. The caller has drained it."""
+    if probe_route in ctx.world.probe_routes:
+        return act("delete_probe_route", f"remove private route {probe_route}", None, name=probe_route)
+    if name in ctx.world.deployments:
+        return act("delete_deployment", f"delete {name}", None, name=name)
+    return None

@@ -1,0 +1,162 @@
+"""What is true now, as one tick saw it. Frozen data, no I/O.
+
+A `World` holds only what was read in this tick. What could not be read is absent or `unknown`, never a default that looks healthy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+Json = Any
+
+
+@dataclass(frozen=True)
+class TargetView:
+    """One entry of a route. `extra` holds the server's optional fields that a write must repeat or lose."""
+
+    id: int
+    model_id: int | None
+    deployment: str | None
+    weight: int
+    state: str
+    extra: Mapping[str, Json] = field(default_factory=dict)
+
+    @property
+    def active(self) -> bool:
+        return self.state == "active"
+
+
+@dataclass(frozen=True)
+class RouteView:
+    """One route with its targets. `meta` is the client's free map on the server."""
+
+    id: int
+    name: str
+    targets: tuple[TargetView, ...]
+    lb_mode: str | None
+    meta: Mapping[str, Json]
+    access_policy: str | None
+    created_model_id: int | None = None
+    ready_targets: int | None = None
+
+    def target_of(self, deployment: str) -> TargetView | None:
+        """The (first) target that sends to `deployment`."""
+        return next((t for t in self.targets if t.deployment == deployment), None)
+
+
+@dataclass(frozen=True)
+class InstanceView:
+    """One running copy of a deployment."""
+
+    id: int
+    name: str
+    state: str
+    worker: str | None
+    restarts: int = 0
+    message: str = ""
+
+    @property
+    def running(self) -> bool:
+        return self.state == "running"
+
+
+@dataclass(frozen=True)
+class DeploymentView:
+    """One deployment (GPUStack "model"). `spec` holds the fields a client may set."""
+
+    id: int
+    name: str
+    replicas: int
+    ready_replicas: int
+    state: str | None
+    spec: Mapping[str, Json]
+    instances: tuple[InstanceView, ...]
+    routes: tuple[str, ...] = ()
+    """names of all routes with a target that sends here"""
+
+    @property
+    def ready(self) -> bool:
+        """Every wanted replica is running. Ready is not warm, and not yet proven by a probe."""
+        running = sum(1 for i in self.instances if i.running)
+        return self.replicas > 0 and self.ready_replicas >= self.replicas and running >= self.replicas
+
+    @property
+    def restarts(self) -> int:
+        return sum(i.restarts for i in self.instances)
+
+
+@dataclass(frozen=True)
+class WorkerView:
+    """One node. Memory in bytes; None = unknown, never zero."""
+
+    id: int
+    name: str
+    state: str
+    heartbeat_age: float | None
+    memory_total: int | None
+    memory_available: int | None
+    unified: bool | None
+
+
+@dataclass(frozen=True)
+class InstanceSample:
+    """Cumulative counters of one engine process, and its gauges, at one instant.
+
+    Histograms are cumulative: upper bound in seconds (math.inf for +Inf) -> count.
+    """
+
+    running: float | None
+    waiting: float | None
+    requests: float | None
+    """finished requests of any kind"""
+    errors: float | None
+    """finished with an error; `abort` is not one (users press stop)"""
+    tokens: float | None
+    ttft: Mapping[float, float] | None
+    e2e: Mapping[float, float] | None
+    started: float | None = None
+
+
+@dataclass(frozen=True)
+class EngineSample:
+    """What the engines of one deployment say. `status`: OK | NO_METRIC (none exposed) | METRIC_ERROR (could not be read)."""
+
+    at: datetime
+    status: str
+    instances: Mapping[str, InstanceSample] = field(default_factory=dict)
+    why: str = ""
+
+    @property
+    def in_flight(self) -> float | None:
+        """Running + waiting over all instances; None when any instance does not say."""
+        values = [v for i in self.instances.values() for v in (i.running, i.waiting)]
+        if self.status != "OK" or not values or any(v is None for v in values):
+            return None
+        return sum(v for v in values if v is not None)
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What a tick needs to see."""
+
+    route: str
+    deployments: tuple[str, ...]
+    probe_routes: tuple[str, ...] = ()
+    sample: tuple[str, ...] = ()
+    """deployments whose engine counters are read"""
+
+
+@dataclass(frozen=True)
+class World:
+    """Everything one tick saw."""
+
+    now: datetime
+    server_version: str
+    route: RouteView | None
+    deployments: Mapping[str, DeploymentView] = field(default_factory=dict)
+    probe_routes: Mapping[str, RouteView] = field(default_factory=dict)
+    workers: Mapping[str, WorkerView] = field(default_factory=dict)
+    samples: Mapping[str, EngineSample] = field(default_factory=dict)

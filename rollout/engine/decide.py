@@ -1,0 +1,125 @@
+"""decide(plan, state, world): the one next thing. Pure; no `if step ==` here.
+
+Order is the behaviour: undo before everything, then what must not go on (drift, stable lost), then a person's pause and gates,
+then the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rollout.domain import health
+from rollout.domain.context import Ctx, act
+from rollout.domain.decision import Decision, Finish, Halt, HoldOn, Record
+from rollout.domain.preflight import holder
+from rollout.domain.receipts import receipts_of
+from rollout.domain.state import Phase, StepName
+from rollout.errors import ExitCode
+from rollout.steps import DECIDE, UNDO
+from rollout.steps.declare import take_over
+
+Json = Any
+RETRY_UNDO = 10.0
+"""seconds after which a write that was refused during an undo is tried again"""
+GATED: Mapping[StepName, str] = {StepName.STAGE: "stage", StepName.ATTACH: "attach", StepName.CANARY: "canary", StepName.SHIFT: "shift"}
+
+
+def decide(ctx: Ctx) -> Decision:
+    """The next single thing for this rollout."""
+    if ctx.state.undo is not None:
+        return _undo(ctx)
+    return _lost(ctx) or _unmarked(ctx) or _drifted(ctx) or _refused(ctx) or _paused(ctx) or _gate(ctx) or DECIDE[ctx.state.step](ctx)
+
+
+def _undo(ctx: Ctx) -> Decision:
+    said = ctx.state.undo
+    first = _missing(ctx) or _refused(ctx) or take_over(ctx)
+    if first is not None:
+        return first
+    for undo in UNDO:
+        step = undo(ctx)
+        if step is not None:
+            return step
+    aborted = said is not None and said.verb == "abort"
+    phase = Phase.ABORTED if aborted else Phase.ROLLED_BACK
+    return Finish(phase, f"everything is as it was found ({said.reason if said else ''})", ExitCode.ROLLED_BACK)
+
+
+def _missing(ctx: Ctx) -> Decision | None:
+    """Undo after the route was deleted: what is left is said, and nothing is guessed."""
+    if receipts_of(ctx.state) is None or ctx.world.route is not None:
+        return None
+    return HoldOn("rollback_impossible", f"route {ctx.receipts.route} is gone: recreate it, then `rollout resume`")
+
+
+def _lost(ctx: Ctx) -> Decision | None:
+    """Stable lost while the canary is in the route: nothing is written until stable is active and has answered a probe."""
+    receipts = receipts_of(ctx.state)
+    if receipts is None or ctx.state.step is StepName.CLEANUP:
+        return None
+    pair = receipts.pairs[ctx.state.target]
+    lost = health.stable_lost(pair, ctx.world)
+    if lost:
+        return Halt("stable_lost", lost)
+    if ctx.state.fact("halted") is None:
+        return None
+    seen = ctx.state.fact("halt.probe")
+    if seen is None or (seen.get("ok", 0) < 1 and ctx.since(ctx.at("halt.probe")) > 1):
+        return act("probe", f"{pair.stable} is active again: does it answer?", "halt.probe", model=pair.stable_probe, n=2)
+    if seen.get("ok", 0) < 1:
+        return Halt("stable_lost", f"{pair.stable} is active but does not answer: {seen.get('errors')}")
+    return Record(
+        {"halted": None, "halt.probe": None, ctx.key("base"): None, "halt.over": {"at": ctx.now.isoformat()}}, f"{pair.stable} serves again"
+    )
+
+
+def _unmarked(ctx: Ctx) -> Decision | None:
+    """Our marker vanished from the route and nobody else's took its place."""
+    state = ctx.state
+    if state.fact("claimed") is None or state.fact("unmarked") or ctx.world.route is None or health.is_ours(state, ctx.world):
+        return None
+    return HoldOn("drift", f"the marker on route {ctx.receipts.route} was removed: somebody rewrote its meta; `rollback` still works")
+
+
+def _refused(ctx: Ctx) -> Decision | None:
+    """A server said no to our last write. Going forward waits for a person; going back tries again."""
+    seen = ctx.state.fact("refused")
+    if seen is None:
+        return None
+    if ctx.state.undo is not None and ctx.since(ctx.at("refused")) > RETRY_UNDO:
+        return Record({"refused": None}, "the refused write is tried again")
+    return HoldOn("refused", f"{seen['verb']}: {seen['error']}", clears=("refused",))
+
+
+def fenced(ctx: Ctx) -> str | None:
+    """Who took the route over, in words; None while it is ours or nobody's."""
+    if ctx.state.fact("claimed") is None or ctx.state.fact("unmarked"):
+        return None
+    if health.marker_of(ctx.world.route) is None or health.is_ours(ctx.state, ctx.world):
+        return None
+    return holder(ctx.world)
+
+
+def _drifted(ctx: Ctx) -> Decision | None:
+    if ctx.state.fact("claimed") is None:
+        return None
+    difference = health.drift(ctx.state, ctx.world)
+    return HoldOn("drift", f"changed by somebody else: {difference}") if difference else None
+
+
+def _paused(ctx: Ctx) -> Decision | None:
+    said = ctx.state.paused
+    return HoldOn("operator", f"paused by {said.actor}: {said.reason}") if said else None
+
+
+def _gate(ctx: Ctx) -> Decision | None:
+    """A step that waits for `approve` before it begins."""
+    gate = GATED.get(ctx.state.step)
+    key = ctx.key("gate", gate)
+    if gate is None or ctx.plan is None or gate not in ctx.plan.gates.approve_before or ctx.state.fact(key):
+        return None
+    said = ctx.state.fact("said.approve")
+    if said:
+        return Record({key: said, "said.approve": None}, f"gate before {gate} approved by {said['actor']}: {said['reason']}")
+    return HoldOn("approval", f"gate before {gate}: `rollout approve` lets it begin", verbs=("approve", "rollback", "abort"))

@@ -1,0 +1,38 @@
+"""Which verbs make sense now: said before they are tried. Pure."""
+
+from __future__ import annotations
+
+from rollout.domain.state import RolloutState, StepName
+from rollout.errors import RollbackImpossible, UsageError
+
+APPROVABLE = ("approval", "inconclusive")
+
+
+def refuse(state: RolloutState, verb: str) -> None:
+    """Raise where a verb cannot have an effect."""
+    if state.terminal:
+        _ended(state, verb)
+    if verb == "abort" and state.step is StepName.CLEANUP:
+        msg = f"rollout {state.id} is promoted: it can be rolled back, not aborted"
+        raise UsageError(msg, hint=f"`rollout rollback {state.id} --reason ...`")
+    began = state.fact("cleanup.began")
+    if verb == "rollback" and began is not None:
+        msg = f"rollout {state.id}: the cleanup has begun, the old side is being removed"
+        hint = "Write a plan that goes the other way; the old spec is in the journal."
+        raise RollbackImpossible(msg, why=f"since {began['at']}", hint=hint)
+    if state.undo is not None and verb not in ("abort", "rollback", "resume"):
+        msg = f"rollout {state.id} is rolling back; {verb} has no effect"
+        raise UsageError(msg, hint=f"`rollout watch {state.id}` shows it end.")
+    waits = state.hold is not None and state.hold.reason in APPROVABLE
+    if verb == "approve" and state.step is not StepName.CLEANUP and not waits:
+        msg = f"rollout {state.id} does not wait for an approval"
+        why = state.hold.detail if state.hold else str(state.phase)
+        raise UsageError(msg, why=why, hint=f"`rollout status {state.id}` says what it waits for.")
+
+
+def _ended(state: RolloutState, verb: str) -> None:
+    msg = f"rollout {state.id} has ended ({state.phase})"
+    if verb == "rollback":
+        since = f"since {state.ended:%Y-%m-%d %H:%M} UTC"
+        raise RollbackImpossible(msg, why=since, hint="Write a plan that goes the other way.")
+    raise UsageError(msg, hint="`rollout retry` begins a new attempt.")

@@ -1,0 +1,208 @@
+"""What the commands call: start, run, tick, say, roll back. Knows the store and ports; never a concrete server."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from rollout.clock import Clock
+from rollout.domain.context import Ctx
+from rollout.domain.health import marker_of
+from rollout.domain.ports import Backend, Measurer
+from rollout.domain.receipts import Receipts, marker
+from rollout.domain.state import Event, Phase, RolloutState, Said, StepName
+from rollout.domain.world import RouteView, Scope
+from rollout.engine.preview import Preview, preview
+from rollout.engine.refuse import refuse
+from rollout.engine.run import LEASE, crank, lease_kept
+from rollout.engine.tick import Engine, OnEvent, scope_of
+from rollout.errors import NotFound, RouteTaken, UsageError
+from rollout.plan.load import LoadedPlan
+from rollout.plan.model import Plan
+from rollout.steps.declare import MARKER_LIFE
+from rollout.store import Owner, Store, StoredRollout
+
+Json = Any
+
+
+@dataclass
+class Connected:
+    """A backend and a measurer that speak to one server, and how to let them go."""
+
+    backend: Backend
+    measurer: Measurer
+    aclose: Callable[[], Awaitable[None]]
+
+
+class Connect(Protocol):
+    """How a plan's servers are reached (wired by the command line)."""
+
+    async def __call__(self, plan: Plan) -> Connected: ...
+
+
+def _quiet(_event: Event, _state: RolloutState) -> None:
+    """Nobody listens."""
+
+
+def _no_point(_name: str) -> None:
+    """No test watches the journal points."""
+
+
+@dataclass
+class Service:
+    """One store, one clock, one way to connect."""
+
+    store: Store
+    clock: Clock
+    connect: Connect
+    checkpoint: Callable[[str], None] = field(default=_no_point)
+
+    def start(self, loaded: LoadedPlan, *, actor: str) -> StoredRollout:
+        """The active rollout of this very plan on its route, or a new one. RouteTaken when another plan holds the route."""
+        plan = loaded.plan
+        server, route = plan.gpustack.server.rstrip("/"), plan.route.name
+        held = self.store.active_on(server, route)
+        if held is not None:
+            if held.state.plan_digest == loaded.digest:
+                return held
+            msg = f"route {route} is taken by rollout {held.state.id} ({held.state.name}, {held.state.phase})"
+            raise RouteTaken(msg, hint=f"`rollout status {held.state.id}` shows it; end it before another plan begins.")
+        facts = {"names": [t.deployment for t in plan.stable]}
+        state = self._new(plan.metadata.name, server, route, loaded.digest, facts)
+        created = Event(kind="created", at=state.created, actor=actor, text=f"plan {plan.metadata.name} on route {route}")
+        self.store.create(state, plan.model_dump(mode="json", by_alias=True), loaded.text, created)
+        return self.store.load(state.id)
+
+    def _new(self, name: str, server: str, route: str, digest: str, facts: dict[str, Json]) -> RolloutState:
+        now = self.clock.now()
+        return RolloutState(
+            id=uuid.uuid4().hex[:12],
+            name=name,
+            server=server,
+            route=route,
+            plan_digest=digest,
+            phase=Phase.PENDING,
+            step=StepName.DECLARE,
+            created=now,
+            entered=now,
+            facts={"nonce": uuid.uuid4().hex, "store": self.store.store_id, **facts},
+        )
+
+    async def preview(self, loaded: LoadedPlan) -> Preview:
+        """What `run` would do, from the world as it is; nothing is written anywhere."""
+        plan = loaded.plan
+        state = self._new(
+            plan.metadata.name, plan.gpustack.server, plan.route.name, loaded.digest, {"names": [t.deployment for t in plan.stable]}
+        )
+        connected = await self.connect(plan)
+        try:
+            world = await connected.backend.observe(scope_of(state))
+            return preview(Ctx(plan, state, world, connected.backend.derive, connected.backend.diff))
+        finally:
+            await connected.aclose()
+
+    async def run(self, rollout_id: str, *, until: Callable[[RolloutState], bool], on_event: OnEvent = _quiet) -> RolloutState:
+        """Tick here until `until(state)` or the end. RouteTaken while another live process ticks it."""
+        async with self._engine(rollout_id, on_event) as engine:
+            return await crank(engine, until)
+
+    async def tick(self, rollout_id: str, on_event: OnEvent = _quiet) -> RolloutState:
+        """One tick. Raises the server's error when it could not be read."""
+        async with self._engine(rollout_id, on_event) as engine:
+            tick = await engine.tick()
+        if tick.unreachable is not None:
+            raise tick.unreachable
+        return tick.state
+
+    @asynccontextmanager
+    async def _engine(self, rollout_id: str, on_event: OnEvent, connected: Connected | None = None) -> AsyncIterator[Engine]:
+        stored = self.store.load(rollout_id)
+        rollout_id = stored.state.id
+        plan = Plan.model_validate(stored.plan) if stored.plan else None
+        owner = Owner.current()
+        fence = self.store.claim(rollout_id, owner, LEASE)
+        try:
+            if connected is None:
+                if plan is None:
+                    msg = f"rollout {rollout_id} was taken over from a marker and holds no plan"
+                    raise UsageError(msg, hint=f"`rollout rollback --route {stored.state.route}` goes on with it.")
+                connected = await self.connect(plan)
+            try:
+                async with lease_kept(self.store, rollout_id, fence):
+                    actor = f"engine@{owner.host}"
+                    ports = (connected.backend, connected.measurer)
+                    yield Engine(self.store, self.clock, *ports, plan, rollout_id, fence, actor, on_event, self.checkpoint)
+            finally:
+                await connected.aclose()
+        finally:
+            self.store.release(rollout_id, fence)
+
+    def say(self, rollout_id: str, verb: str, actor: str, reason: str, args: dict[str, Json] | None = None) -> RolloutState:
+        """Journal what a person wants; whoever ticks takes it up first. Refused where it cannot have an effect."""
+        state = self.store.load(rollout_id).state
+        refuse(state, verb)
+        spoken = "accept_inconclusive" if verb == "approve" and (args or {}).get("accept_inconclusive") else verb
+        self.store.say(state.id, spoken, actor, reason, args or {})
+        return state
+
+    def retry(self, rollout_id: str, *, actor: str, reason: str) -> StoredRollout:
+        """A new attempt of an ended rollout's plan; the old evidence stays with the old one."""
+        old = self.store.load(rollout_id)
+        if not old.state.terminal or not old.plan:
+            msg = f"rollout {old.state.id} is {old.state.phase}: only an ended one can be tried again"
+            raise UsageError(msg, hint="`rollout resume` goes on with one that holds.")
+        held = self.store.active_on(old.state.server, old.state.route)
+        if held is not None:
+            msg = f"route {old.state.route} is taken by rollout {held.state.id}"
+            raise RouteTaken(msg, hint=f"`rollout status {held.state.id}` shows it.")
+        names = [t["deployment"] for t in old.plan["stable"]]
+        state = self._new(
+            old.state.name, old.state.server, old.state.route, old.state.plan_digest, {"names": names, "retry_of": old.state.id}
+        )
+        created = Event(kind="created", at=state.created, actor=actor, text=f"new attempt of {old.state.id}: {reason}")
+        self.store.create(state, old.plan, old.plan_text, created)
+        return self.store.load(state.id)
+
+    async def rollback_route(
+        self, server: str, route: str, connect: Callable[[], Awaitable[Connected]], actor: str, reason: str, on_event: OnEvent = _quiet
+    ) -> RolloutState:
+        """Roll back whatever holds the route, from the marker on the server: no plan and no store are needed."""
+        server = server.rstrip("/")
+        held = self.store.active_on(server, route)
+        connected = await connect()
+        if held is not None:
+            if held.state.undo is None:
+                self.say(held.state.id, "rollback", actor, reason)
+            target = held.state.id
+        else:
+            target = await self._take_over(connected, server, route, actor, reason)
+        async with self._engine(target, on_event, connected) as engine:
+            return await crank(engine, lambda _state: False)
+
+    async def _take_over(self, connected: Connected, server: str, route: str, actor: str, reason: str) -> str:
+        try:
+            world = await connected.backend.observe(Scope(route, ()))
+        except BaseException:
+            await connected.aclose()
+            raise
+        raw = marker_of(world.route)
+        if world.route is None or raw is None or "receipts" not in raw:
+            await connected.aclose()
+            raise _nothing_held(route, world.route)
+        receipts = Receipts.model_validate(raw["receipts"])
+        state = self._new(f"takeover of {raw.get('id')}", server, route, "", {"takeover_of": raw.get("id")})
+        ours = marker(receipts, self.store.store_id, str(state.fact("nonce")), self.clock.now() + MARKER_LIFE)
+        said = Said(verb="rollback", actor=actor, reason=reason, at=self.clock.now())
+        facts = {**state.facts, "receipts": receipts.model_dump(mode="json"), "marker": ours, "takeover": True}
+        state = state.model_copy(update={"facts": facts, "undo": said})
+        text = f"rollback of {raw.get('id')} from the marker on route {route}: {reason}"
+        self.store.create(state, {}, "", Event(kind="created", at=state.created, actor=actor, text=text))
+        return state.id
+
+
+def _nothing_held(route: str, view: RouteView | None) -> NotFound:
+    why = f"route {route} does not exist on the server" if view is None else f"route {route} carries no marker: no rollout holds it"
+    return NotFound(why, hint="Nothing to roll back. `rollout list` shows the rollouts of this store.")

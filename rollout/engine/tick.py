@@ -1,0 +1,292 @@
+"""One tick: observe -> decide -> journal the intent -> act -> read back -> journal the outcome.
+
+Level-triggered and restart-safe: nothing is remembered here between ticks but a count of failures for the back-off.
+A crash between intent and outcome is the normal case: the next tick looks at the world first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from rollout.clock import Clock
+from rollout.domain.context import Ctx
+from rollout.domain.decision import Act, Advance, Decision, Finish, Halt, HoldOn, Record, TakeBack, Wait
+from rollout.domain.effects import Effect, satisfied
+from rollout.domain.health import expected_after
+from rollout.domain.ports import Backend, Measurer
+from rollout.domain.receipts import receipts_of
+from rollout.domain.state import Event, Phase, RolloutState, Said, StepName, evolve
+from rollout.domain.world import Scope, World
+from rollout.engine.decide import decide, fenced
+from rollout.errors import ExitCode, FencedOff, Refused, ServerError
+from rollout.plan.model import Plan
+from rollout.store import Store
+
+Json = Any
+OnEvent = Callable[[Event, RolloutState], None]
+RECORDS = 32
+"""facts written from one observation before the world is looked at again"""
+COMMAND_POLL = 0.2
+BACKOFF = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
+
+
+@dataclass(frozen=True)
+class Tick:
+    """What one tick led to. `wake`: when the next is due; `unreachable`: why the server could not be used."""
+
+    state: RolloutState
+    wake: datetime
+    unreachable: ServerError | None = None
+
+
+@dataclass
+class Engine:
+    """Ticks one rollout under one fence."""
+
+    store: Store
+    clock: Clock
+    backend: Backend
+    measurer: Measurer
+    plan: Plan | None
+    rollout_id: str
+    fence: int
+    actor: str
+    on_event: OnEvent = lambda _event, _state: None
+    checkpoint: Callable[[str], None] = lambda _name: None
+    """called at every journal point; a test may raise from it"""
+    failures: int = 0
+
+    async def tick(self) -> Tick:
+        """Do the next thing. Raises FencedOff when another engine took over, StoreError when the store fails."""
+        state = self._take_commands(self.store.load(self.rollout_id).state)
+        if state.terminal:
+            return Tick(state, self.clock.now())
+        try:
+            world = await self.backend.observe(scope_of(state))
+        except ServerError as error:
+            return self._unreachable(state, error)
+        self.checkpoint("observed")
+        state = self._recover(state, world)
+        ctx = self._ctx(state, world)
+        taken = fenced(ctx)
+        if taken:
+            return self._fenced(state, taken)
+        return await self._proceed(ctx)
+
+    def _ctx(self, state: RolloutState, world: World) -> Ctx:
+        return Ctx(self.plan, state, world, self.backend.derive, self.backend.diff)
+
+    async def _proceed(self, ctx: Ctx) -> Tick:
+        """Decide; facts are written from the same observation, anything else ends the tick."""
+        for _ in range(RECORDS):
+            decision = decide(ctx)
+            state = self._enter(ctx.state, decision)
+            match decision:
+                case Record(facts, why):
+                    state = self._write(state, [self._event("fact", why, facts=facts)])
+                case Advance(step, target, why):
+                    state = self._write(state, [self._event("step", why, step=step.value, target=target)])
+                case TakeBack(cause, detail):
+                    said = Said(verb="rollback", actor="judge", reason=f"{cause}: {detail}", at=self.clock.now())
+                    state = self._write(state, [self._event("command", f"{cause}: {detail}", said=said.model_dump(mode="json"))])
+                case Act(effect):
+                    return await self._act(state, effect)
+                case Wait(until, why, deadline):
+                    return Tick(self._wait(state, why, until, deadline), until)
+                case HoldOn() | Halt():
+                    return Tick(state, self.clock.now() + timedelta(seconds=1))
+                case Finish():
+                    return Tick(state, self.clock.now())
+            ctx = self._ctx(state, ctx.world)
+        return Tick(ctx.state, self.clock.now())
+
+    async def _act(self, state: RolloutState, effect: Effect) -> Tick:
+        state = self._write(state, [self._event("intent", effect.why, effect=effect.model_dump(mode="json"))])
+        self.checkpoint("intent")
+        carrier = self.backend if self.backend.knows(effect.verb) else self.measurer
+        try:
+            receipt = await self._unless_told(carrier.perform(effect.verb, effect.args))
+        except Refused as error:
+            return self._refused(state, effect, error)
+        except ServerError as error:
+            return self._unreachable(state, error)
+        self.checkpoint("acted")
+        self.failures = 0
+        if receipt is None:
+            return Tick(state, self.clock.now())
+        state = self._write(state, [self._outcome(state, effect, "done", receipt)])
+        self.checkpoint("outcome")
+        return Tick(state, self.clock.now())
+
+    async def _unless_told(self, work: Any) -> dict[str, Json] | None:
+        """The receipt; None when an abort or rollback came in meanwhile (the work is let go; the next tick looks what it did)."""
+        task = asyncio.ensure_future(work)
+        while True:
+            done, _ = await asyncio.wait({task}, timeout=COMMAND_POLL)
+            if done:
+                receipt: dict[str, Json] = task.result()
+                return receipt
+            if any(c.verb in ("abort", "rollback") for c in self.store.pending(self.rollout_id)):
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+                return None
+
+    def _recover(self, state: RolloutState, world: World) -> RolloutState:
+        """Close an intent that has no outcome, from what the world shows. Nothing is sent for it here."""
+        opened = state.intent
+        if opened is None:
+            return state
+        if satisfied(opened.effect, world):
+            return self._write(state, [self._outcome(state, opened.effect, "observed", {"already": True})])
+        text = "no result" if not opened.effect.writes else "not applied"
+        return self._write(state, [self._event("outcome", f"{text}: {opened.effect.why}", verb=opened.effect.verb, result=text)])
+
+    def _outcome(self, state: RolloutState, effect: Effect, result: str, receipt: dict[str, Json]) -> Event:
+        facts: dict[str, Json] = {}
+        if effect.fact:
+            facts[effect.fact] = {"at": self.clock.now().isoformat(), **receipt}
+        if effect.verb in ("join", "set_weight", "leave", "twin") and state.fact("expected") is not None:
+            facts["expected"] = expected_after(effect, state.facts["expected"])
+        return self._event("outcome", f"{result}: {effect.why}", verb=effect.verb, result=result, facts=facts, receipt=receipt)
+
+    def _refused(self, state: RolloutState, effect: Effect, error: Refused) -> Tick:
+        fact = {"verb": effect.verb, "error": f"{error.message} {error.why}".strip(), "at": self.clock.now().isoformat()}
+        event = self._event("outcome", f"refused: {effect.why}", verb=effect.verb, result="refused", facts={"refused": fact})
+        return Tick(self._write(state, [event]), self.clock.now())
+
+    def _unreachable(self, state: RolloutState, error: ServerError) -> Tick:
+        """Nothing is decided from a world that could not be read. An open intent stays open."""
+        wake = self.clock.now() + timedelta(seconds=BACKOFF[min(self.failures, len(BACKOFF) - 1)])
+        self.failures += 1
+        return Tick(self._wait(state, f"server: {error.message} {error.why}".strip(), wake, None), wake, error)
+
+    def _fenced(self, state: RolloutState, taken: str) -> Tick:
+        finish = self._event(
+            "phase", f"fenced off: route taken over by {taken}", phase=Phase.ABORTED.value, exit_code=int(ExitCode.FENCED_OFF)
+        )
+        return Tick(self._write(state, [finish]), self.clock.now())
+
+    def _take_commands(self, state: RolloutState) -> RolloutState:
+        """Take up what people said since the last tick, in order, in one transaction."""
+        commands = self.store.pending(self.rollout_id)
+        events = []
+        for c in commands:
+            said = Said(verb=c.verb, actor=c.actor, reason=c.reason, at=c.at)
+            text = f"{c.verb} by {c.actor}: {c.reason}"
+            events.append(
+                Event(
+                    kind="command",
+                    at=self.clock.now(),
+                    actor=c.actor,
+                    text=text,
+                    data={"said": said.model_dump(mode="json"), "args": c.args},
+                )
+            )
+        return self._write(state, events, consumed=[c.id for c in commands]) if commands else state
+
+    def _enter(self, state: RolloutState, decision: Decision) -> RolloutState:
+        """Enter the phase that the decision implies, and keep the reason of a hold or halt."""
+        now, events = self.clock.now(), []
+        halted = state.fact("halted")
+        if isinstance(decision, Halt) and halted is None:
+            fact = {"halted": {"reason": decision.reason, "detail": decision.detail, "at": now.isoformat()}, "halt.probe": None}
+            events.append(self._event("fact", f"halted: {decision.detail}", facts=fact))
+        elif halted is not None and state.undo is not None and not isinstance(decision, Halt):
+            events.append(self._event("fact", "no longer halted", facts={"halted": None}))
+            halted = None
+        phase, hold = phase_for(state, decision, halted=halted is not None), _hold(decision)
+        if phase is not state.phase:
+            events.append(self._event("phase", _words(decision, phase), phase=phase.value, exit_code=_exit(decision)))
+        if isinstance(decision, Finish) and decision.facts:
+            events.insert(0, self._event("fact", decision.why, facts=decision.facts))
+        before = (state.hold.reason, state.hold.detail) if state.hold else None
+        if hold is not None and before != (hold["reason"], hold["detail"]):
+            events.append(self._event("hold", hold["detail"], hold={**hold, "since": now.isoformat()}))
+        elif hold is None and state.hold is not None and phase is state.phase:
+            events.append(self._event("hold", "hold over", hold=None))
+        return self._write(state, events) if events else state
+
+    def _wait(self, state: RolloutState, why: str, until: datetime, deadline: datetime | None) -> RolloutState:
+        """Keep what is waited for in the state; a wait is shown, not journaled."""
+        if state.waiting is not None and state.waiting.why == why:
+            return state
+        since = self.clock.now()
+        waiting = {"why": why, "since": since.isoformat(), "until": (deadline or until).isoformat()}
+        event = self._event("wait", why, waiting=waiting)
+        state = evolve(state, event)
+        self.store.append(self.rollout_id, self.fence, [], state, next_wake=until)
+        self.on_event(event, state)
+        return state
+
+    def _event(self, kind: str, text: str, **data: Json) -> Event:
+        return Event(kind=kind, at=self.clock.now(), actor=self.actor, text=text, data=data)
+
+    def _write(self, state: RolloutState, events: Sequence[Event], consumed: Sequence[int] = ()) -> RolloutState:
+        """One transaction: journal rows, state, consumed commands; refused when the fence moved."""
+        shown = []
+        for event in events:
+            state = evolve(state, event)
+            shown.append((event, state))
+        self.store.append(self.rollout_id, self.fence, events, state, consumed=consumed)
+        for event, after in shown:
+            self.on_event(event, after)
+        self.checkpoint("written")
+        return state
+
+
+def scope_of(state: RolloutState) -> Scope:
+    """What this tick must see. Before the receipts exist: the plan's names, kept in the state since its creation."""
+    receipts = receipts_of(state)
+    if receipts is None:
+        names = tuple(state.fact("names") or ())
+        return Scope(state.route, names, (), names)
+    return Scope(receipts.route, receipts.names, receipts.probe_names, receipts.names)
+
+
+def base_phase(state: RolloutState) -> Phase:
+    """The phase when nothing holds it up."""
+    if state.undo is not None:
+        return Phase.ROLLING_BACK
+    return Phase.PROMOTED if state.step is StepName.CLEANUP else Phase.RUNNING
+
+
+def phase_for(state: RolloutState, decision: Decision, *, halted: bool) -> Phase:
+    """The phase that goes with a decision."""
+    match decision:
+        case Finish(phase=phase):
+            return phase
+        case Halt():
+            return Phase.HALTED
+        case HoldOn():
+            return Phase.HOLDING
+        case Record(facts) if halted and "halted" in facts:
+            return base_phase(state)
+        case _:
+            return Phase.HALTED if halted else base_phase(state)
+
+
+def _hold(decision: Decision) -> dict[str, Json] | None:
+    if not isinstance(decision, HoldOn):
+        return None
+    return {"reason": decision.reason, "detail": decision.detail, "clears": decision.clears, "verbs": decision.verbs}
+
+
+def _words(decision: Decision, phase: Phase) -> str:
+    match decision:
+        case Finish(why=why):
+            return why
+        case HoldOn(detail=detail) | Halt(detail=detail):
+            return detail
+        case _:
+            return phase.value
+
+
+def _exit(decision: Decision) -> int | None:
+    return int(decision.exit_code) if isinstance(decision, Finish) and decision.exit_code is not None else None
+
+
+__all__ = ["Engine", "FencedOff", "Tick", "base_phase", "phase_for", "scope_of"]

@@ -1,0 +1,1 @@
+"""What the user wrote: plan files in, frozen plans out. Knows no server, no state and no clock."""

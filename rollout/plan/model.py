@@ -1,0 +1,222 @@
+"""What the user wrote: one rollout plan, frozen, every key known. Pure data; knows no server and no state."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from rollout.plan import checks
+from rollout.plan.fields import Unit as Unit
+from rollout.plan.units import Bytes, Duration
+
+Json = Any
+Name = Annotated[str, Field(max_length=120, pattern=checks.NAME)]
+RouteName = Annotated[str, Field(max_length=120, pattern=checks.ROUTE_NAME)]
+Text = Annotated[str, Field(min_length=1)]
+Reason = Annotated[str, Field(min_length=8)]
+Url = Annotated[str, AfterValidator(checks.url), Field(json_schema_extra={"pattern": "^https?://"})]
+# Strict: `replicas: yes` and `replicas: "2"` are slips, not numbers.
+Whole = Annotated[int, Field(strict=True)]
+Count = Annotated[int, Field(strict=True, ge=1)]
+Number = Annotated[float, Field(strict=True)]
+Share = Annotated[float, Field(strict=True, gt=0, le=100)]
+
+
+class Part(BaseModel):
+    """Every part of a plan is frozen and refuses keys it does not know."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        """All contradictions inside this part at once; a part without rules has none."""
+        checks.refuse(self)
+        return self
+
+
+class SecretRef(Part):
+    """Where a secret is read from when it is needed: exactly one of the two. The secret itself never enters a plan."""
+
+    env: str | None = Field(default=None, pattern=checks.ENV_NAME, description="name of an environment variable")
+    file: Text | None = Field(default=None, description="path of a file; its first line is the secret")
+
+
+class GPUStack(Part):
+    """The GPUStack server that serves the route."""
+
+    server: Url = Field(description="management URL, without /v1 or /v2")
+    inference: Url | None = Field(default=None, description="inference URL; the management URL when absent (gateway disabled)")
+    management_key: SecretRef = Field(description="API key with the scope `management`")
+    inference_key: SecretRef = Field(description="API key with the scope `inference`, for our own probes")
+
+
+class ChangeUnit(Part):
+    """One unit and its new value: deployment fields of GPUStack, as its API names them."""
+
+    unit: Unit = Field(description="the one kind of thing that changes")
+    to: dict[str, Json] = Field(
+        min_length=1, description="deployment fields with their new values; for `os`, `driver` and `worker` the facts to wait for"
+    )
+
+
+class Sizing(Part):
+    """Placement and size of the canary; not a change unit, shown and printed as a confounder."""
+
+    replicas: Count | None = Field(default=None, description="replicas of the canary; stable's when absent")
+    worker: Text | None = Field(default=None, description="name of the worker that hosts the canary")
+    worker_selector: dict[str, str] | None = Field(default=None, description="labels a worker must carry")
+    gpu_selector: dict[str, Json] | None = Field(default=None, description="GPUStack's GPU selector")
+    gpu_memory_utilization: Number | None = Field(default=None, gt=0, le=1, description="share of the GPU's memory the engine may take")
+    port: Whole | None = Field(default=None, ge=1, le=65535, description="port of the instance")
+
+
+class Canary(Part):
+    """The canary is stable plus the change unit, plus this."""
+
+    sizing: Sizing = Field(default=Sizing(), description="placement and size of the canary")
+
+
+class StableTarget(Part):
+    """One target of the route that is replaced."""
+
+    deployment: Name = Field(description="name of the deployment that serves today")
+    canary: Canary | None = Field(default=None, description="overrides the plan's `canary` for this target")
+
+
+class Stage(Part):
+    """Load test of the canary's spec on a staging worker, away from the production route. Needs `worker` or `skip`."""
+
+    worker: Text | None = Field(default=None, description="name of the staging worker")
+    sizing: Sizing = Field(default=Sizing(), description="placement and size of the staged deployment")
+    prompt_tokens: tuple[Count, ...] = Field(default=(128, 1024), min_length=1, description="prompt lengths of the matrix")
+    concurrency: tuple[Annotated[int, Field(strict=True, ge=1, le=512)], ...] = Field(
+        default=(1, 4), min_length=1, description="requests in flight of the matrix"
+    )
+    requests_per_cell: Count = Field(default=12, description="requests per cell of the matrix")
+    output_tokens: Count = Field(default=64, description="tokens asked for per request")
+    max_ttft: Duration | None = Field(default=None, description="median time to first token above which a cell fails")
+    ready_within: Duration = Field(default=1800.0, description="time the staged deployment may take to become ready")
+    skip: Reason | None = Field(default=None, description="the reason for skipping the step; it is recorded")
+
+
+class Probes(Part):
+    """Own paired requests to stable and canary through their private routes."""
+
+    pairs: Whole = Field(default=120, ge=10, le=2000, description="pairs sent per target at most")
+    batch: Whole = Field(default=10, ge=1, le=100, description="pairs sent in one go")
+    prompts: tuple[Text, ...] = Field(
+        default=("Say hello.", "Count to ten.", "Name three colours.", "What is a rollout?"), min_length=1, description="prompts, in turn"
+    )
+    max_tokens: Count = Field(default=16, description="tokens asked for per probe")
+    warm_up: Count = Field(default=8, description="requests that warm the canary; excluded from evidence")
+
+
+class EvidenceMode(StrEnum):
+    """How much traffic there is to judge from."""
+
+    AUTO = "auto"
+    RICH = "rich"
+    THIN = "thin"
+    SPARSE = "sparse"
+
+
+class Evidence(Part):
+    """What is enough to decide."""
+
+    mode: EvidenceMode = Field(default=EvidenceMode.AUTO, description="how much traffic to expect; `auto` looks at stable's last 24h")
+    window: Duration = Field(default=30.0, ge=1.0, description="length of one measuring window, at least 1s")
+    min_requests: Count = Field(default=20, description="canary requests a rung sees at least")
+    min_time: Duration = Field(default=600.0, description="time a rung lasts at least")
+    min_time_before_full: Duration | None = Field(
+        default=None, description="time at the last rung below 100; by mode when absent: rich 10m, thin 1h, sparse 2h"
+    )
+    deadline: Duration | None = Field(default=None, description="time to a verdict; by mode when absent: 2h, sparse 4h")
+    alpha: Number = Field(default=0.01, gt=0, lt=0.5, description="bound on rolling back a canary that is within tolerance")
+    beta: Number = Field(default=0.05, gt=0, lt=0.5, description="bound on passing a canary that is unacceptable")
+    settle: Duration = Field(default=2.0, ge=2.0, description="wait after a weight write before it is verified")
+    probes: Probes = Field(default=Probes(), description="own paired requests")
+
+
+class Drain(Part):
+    """When stable counts as empty."""
+
+    quiet: Duration = Field(default=30.0, ge=1.0, description="in-flight 0 and flat counters for this long")
+    deadline: Duration = Field(default=1800.0, description="ends in a hold, never in a kill")
+    on_timeout: Literal["hold", "proceed"] = Field(
+        default="hold", description="`proceed` cuts the streams that still run; it needs `reason`"
+    )
+    reason: Reason | None = Field(default=None, description="why streams may be cut; it is recorded")
+
+
+class Window(Part):
+    """Time after promotion in which stable stays restorable."""
+
+    duration: Duration = Field(default=86400.0, description="rollback window")
+    keep: Literal["warm"] = Field(default="warm", description="how stable is kept: `warm` = running, so that a rollback takes seconds")
+
+
+class Cleanup(Part):
+    """What happens after the window: the old deployment and the probe routes are removed. Model files stay."""
+
+    approval: Literal["required", "none"] = Field(default="required", description="whether `rollout approve` is needed before it")
+
+
+class Guards(Part):
+    """What must stay true, and what happens when it does not."""
+
+    memory_floor: Bytes = Field(default=8 << 30, ge=0, description="memory available on a worker below which the canary is taken back")
+    unknown_memory: Literal["hold", "accept"] = Field(default="accept", description="what to do when a worker's memory is unknown")
+    heartbeat_age: Duration = Field(default=180.0, description="a worker silent for longer is lost")
+
+
+class Gates(Part):
+    """Who may say no, and when."""
+
+    approve_before: tuple[Literal["stage", "attach", "canary", "shift"], ...] = Field(
+        default=(), description="steps that wait for `rollout approve`"
+    )
+
+
+class Route(Part):
+    """The production route whose weight moves."""
+
+    name: RouteName = Field(description="name of the route, as clients write it in `model`")
+
+
+class Metadata(Part):
+    """How people find this rollout."""
+
+    name: Name = Field(description="name of the rollout")
+    labels: dict[str, str] = Field(default_factory=dict, description="free words, such as a team or a ticket")
+
+
+class Plan(Part):
+    """A rollout plan: `apiVersion: rollout/v1`, `kind: RolloutPlan`."""
+
+    api_version: Literal["rollout/v1"] = Field(alias="apiVersion", description="format of this file")
+    kind: Literal["RolloutPlan"] = Field(description="what this file is")
+    metadata: Metadata = Field(description="how people find this rollout")
+    gpustack: GPUStack = Field(description="the server that serves the route")
+    route: Route = Field(description="the route whose weight moves")
+    change: ChangeUnit = Field(description="the one thing that changes")
+    stable: Annotated[tuple[StableTarget, ...], AfterValidator(checks.distinct)] = Field(
+        min_length=1, description="the targets that are replaced, one after another"
+    )
+    canary: Canary = Field(default=Canary(), description="what differs besides the change unit")
+    ladder: Annotated[tuple[Share, ...], AfterValidator(checks.rising)] | Literal["auto"] = Field(
+        default="auto", description="shares of the pair (canary + the stable target it replaces) in percent; `auto` chooses by traffic"
+    )
+    stage: Stage = Field(description="load test before anything touches the route")
+    evidence: Evidence = Field(default=Evidence(), description="what is enough to decide")
+    drain: Drain = Field(default=Drain(), description="when stable counts as empty")
+    window: Window = Field(default=Window(), description="how long a rollback stays possible")
+    cleanup: Cleanup = Field(default=Cleanup(), description="what happens after the window")
+    guards: Guards = Field(default=Guards(), description="what must stay true")
+    gates: Gates = Field(default=Gates(), description="who may say no, and when")
+    ready_within: Duration = Field(default=1800.0, description="time a canary may take to become ready; scheduling alone may take 3m")
+
+    def canary_of(self, index: int) -> Canary:
+        """The canary's sizing for stable target number `index`."""
+        return self.stable[index].canary or self.canary

@@ -1,0 +1,81 @@
+"""Every call that changes something on a server, in the order a healthy rollout makes them. Pure: receipts and ladder in, lines out.
+
+It is a forecast of what the steps decide; a test holds it against the journal of a real run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pydantic import BaseModel, ConfigDict
+
+from rollout.domain.receipts import Pair, Receipts
+from rollout.domain.weights import Rung, rungs
+from rollout.plan.model import Plan
+from rollout.report.words import percent
+
+
+class Call(BaseModel):
+    """One effect: the step and target (from 1; None = the whole route) it belongs to, its verb, and what it is for."""
+
+    model_config = ConfigDict(frozen=True)
+
+    step: str
+    target: int | None
+    verb: str
+    text: str
+
+
+def calls(plan: Plan, receipts: Receipts, ladder: tuple[float, ...]) -> list[Call]:
+    """The writes of a rollout in which nothing goes wrong, from the marker to the marker's removal."""
+    return [*_before(plan, receipts), *(c for n in range(len(receipts.pairs)) for c in _replace(receipts, n, ladder)), *_cleanup(receipts)]
+
+
+def ladder_for(receipts: Receipts, pair: Pair, ladder: tuple[float, ...]) -> tuple[Rung, ...]:
+    """The rungs of one pair in weights."""
+    return rungs(ladder, pair.scaled, receipts.siblings_weight(pair))
+
+
+def _before(plan: Plan, receipts: Receipts) -> Iterator[Call]:
+    yield _call("declare", None, "mark_route", f"claim route {receipts.route}: write the marker into its meta")
+    if plan.stage.skip is not None:
+        return
+    yield _call("stage", None, "create_deployment", f"create {receipts.staging} on {plan.stage.worker}")
+    yield _call("stage", None, "create_probe_route", f"private route {receipts.staging_probe} to it; load test through it")
+    yield _call("stage", None, "delete_probe_route", f"remove {receipts.staging_probe}")
+    yield _call("stage", None, "delete_deployment", f"delete {receipts.staging}")
+
+
+def _replace(receipts: Receipts, index: int, ladder: tuple[float, ...]) -> Iterator[Call]:
+    pair, number = receipts.pairs[index], index + 1
+    yield _call("attach", number, "create_deployment", f"create {pair.canary}, dark: no route of users names it")
+    yield _call("attach", number, "create_probe_route", f"private route {pair.canary_probe} to {pair.canary}")
+    yield _call("attach", number, "create_probe_route", f"private route {pair.stable_probe} to {pair.stable}, for paired probes")
+    for rung in ladder_for(receipts, pair, ladder):
+        yield from _rung(receipts, pair, number, rung)
+
+
+def _rung(receipts: Receipts, pair: Pair, number: int, rung: Rung) -> Iterator[Call]:
+    step = "canary" if rung.index == 0 else "shift"
+    if rung.full:
+        yield _call(step, number, "leave", f"remove the target of {pair.stable}: {pair.canary} carries its share; then drain {pair.stable}")
+        return
+    if rung.index == 0 and pair.scaled != pair.weight:
+        text = f"{pair.stable} gets weight {pair.scaled} in place of {pair.weight} by a twin target: too coarse for the ladder"
+        yield _call(step, number, "twin", text)
+    verb, word = ("join", "joins with") if rung.index == 0 else ("set_weight", "gets")
+    share = f"{percent(rung.pair_share)} of the pair, {percent(rung.route_share)} of the route"
+    yield _call(step, number, verb, f"{pair.canary} {word} weight {rung.weight} beside {pair.scaled}: {share}")
+    yield _call(step, number, "refresh", f"drop the cached targets of {receipts.route}; then verify the share by own requests, watch, judge")
+
+
+def _cleanup(receipts: Receipts) -> Iterator[Call]:
+    for number, pair in enumerate(receipts.pairs, 1):
+        yield _call("cleanup", number, "delete_probe_route", f"after the window: remove {pair.stable_probe}")
+        yield _call("cleanup", number, "delete_deployment", f"delete {pair.stable}, unless another route sends to it")
+        yield _call("cleanup", number, "delete_probe_route", f"remove {pair.canary_probe}")
+    yield _call("cleanup", None, "unmark_route", f"give route {receipts.route} back: remove the marker")
+
+
+def _call(step: str, target: int | None, verb: str, text: str) -> Call:
+    return Call(step=step, target=target, verb=verb, text=text)

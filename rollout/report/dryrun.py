@@ -1,0 +1,197 @@
+"""What a rollout would do, before it does anything: also the JSON of `plan --json`. Pure: plan, world and declaration in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from rollout.analysis.config import JudgeConfig
+from rollout.domain.receipts import Pair, Receipts
+from rollout.domain.weights import BALANCED, Rung, load_ratio
+from rollout.domain.world import World
+from rollout.plan.model import Plan
+from rollout.report.calls import Call, calls, ladder_for
+
+Json = Any
+
+
+class Part(BaseModel):
+    """Base of all parts."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class Change(Part):
+    """One field in which canary and stable differ. `kind`: unit, or sizing (a confounder)."""
+
+    field: str
+    stable: Json
+    canary: Json
+    kind: str
+
+
+class RungPlan(Part):
+    """One rung: shares in 0..1, the weight (None at 100 %), the load per replica of canary over stable, and what it may decide."""
+
+    asked: float
+    weight: int | None
+    pair_share: float
+    route_share: float
+    load_ratio: float | None
+    may: str
+
+
+class PairPlan(Part):
+    """One stable target and its successor; weights as found, and during the ladder."""
+
+    stable: str
+    canary: str
+    weight: int
+    weight_during: int
+    changes: tuple[Change, ...]
+    rungs: tuple[RungPlan, ...]
+
+
+class Evidence(Part):
+    """How it will be judged. `rate`: requests an hour on stable, None = unknown. `v`, `phi`: noise of a single replica."""
+
+    mode: str
+    rate: float | None
+    alpha: float
+    beta: float
+    tolerated_latency: float
+    unacceptable_latency: float
+    unacceptable_errors: float
+    v: float
+    phi: float
+    note: str
+
+
+class Deadline(Part):
+    """How long something may take (seconds), and what happens then."""
+
+    what: str
+    seconds: float
+    then: str
+
+
+class DryRun(Part):
+    """The whole forecast. `refusals`: why it would not start."""
+
+    name: str
+    server: str
+    server_version: str
+    route: str
+    unit: str
+    refusals: tuple[str, ...]
+    pairs: tuple[PairPlan, ...]
+    evidence: Evidence | None
+    deadlines: tuple[Deadline, ...]
+    shortest: float
+    """seconds from the first rung to promotion at the very least"""
+    calls: tuple[Call, ...]
+
+
+def dry_run(plan: Plan, world: World, refusals: Sequence[str], declared: Mapping[str, Json] | None, judge: JudgeConfig | None) -> DryRun:
+    """The forecast. `declared` = the facts that `declare` would fix; None when the world does not even allow to compute them."""
+    receipts = Receipts.model_validate(declared["receipts"]) if declared else None
+    ladder = tuple(float(s) for s in declared["ladder"]) if declared else ()
+    pairs = [_pair(plan, world, receipts, i, ladder, declared["diff"]) for i in range(len(receipts.pairs))] if receipts and declared else []
+    return DryRun(
+        name=plan.metadata.name,
+        server=plan.gpustack.server,
+        server_version=world.server_version,
+        route=plan.route.name,
+        unit=plan.change.unit.value,
+        refusals=tuple(refusals),
+        pairs=tuple(pairs),
+        evidence=_evidence(declared, judge) if declared and judge else None,
+        deadlines=deadlines(plan, declared["mode"] if declared else "thin"),
+        shortest=shortest(plan, declared["mode"] if declared else "thin", len(ladder) - 1) * max(1, len(plan.stable)),
+        calls=tuple(calls(plan, receipts, ladder)) if receipts else (),
+    )
+
+
+def _pair(plan: Plan, world: World, receipts: Receipts, index: int, ladder: tuple[float, ...], diff: Mapping[str, Json]) -> PairPlan:
+    pair = receipts.pairs[index]
+    stable = world.deployments[pair.stable]
+    replicas = plan.canary_of(index).sizing.replicas or stable.replicas
+    changes = [
+        Change(field=f, stable=a, canary=b, kind="unit" if f in plan.change.to else "sizing")
+        for f, a, b in diff.get(pair.canary, ())
+        if f not in ("name", "enable_model_route")
+    ]
+    steps = [_rung(r, replicas, stable.replicas) for r in ladder_for(receipts, pair, ladder)]
+    return _pair_plan(pair, changes, steps)
+
+
+def _pair_plan(pair: Pair, changes: list[Change], steps: list[RungPlan]) -> PairPlan:
+    return PairPlan(
+        stable=pair.stable, canary=pair.canary, weight=pair.weight, weight_during=pair.scaled, changes=tuple(changes), rungs=tuple(steps)
+    )
+
+
+def _rung(rung: Rung, canary: int, stable: int) -> RungPlan:
+    ratio = None if rung.full else load_ratio(rung.pair_share, 1 - rung.pair_share, canary, stable)
+    return RungPlan(
+        asked=rung.asked, weight=rung.weight, pair_share=rung.pair_share, route_share=rung.route_share, load_ratio=ratio, may=may(ratio)
+    )
+
+
+def may(ratio: float | None) -> str:
+    """What latency may decide at this load per replica (the product's rule)."""
+    if ratio is None:
+        return "no comparison: there is no control"
+    if ratio < BALANCED[0]:
+        return "latency may fail, not pass: the canary idles"
+    return "latency may pass and fail" if ratio <= BALANCED[1] else "latency may pass, not fail: the canary is busier"
+
+
+def _evidence(declared: Mapping[str, Json], judge: JudgeConfig) -> Evidence:
+    return Evidence(
+        mode=declared["mode"],
+        rate=declared.get("rate"),
+        alpha=judge.alpha,
+        beta=judge.beta,
+        tolerated_latency=judge.tolerated_latency,
+        unacceptable_latency=judge.unacceptable_latency,
+        unacceptable_errors=judge.unacceptable_errors,
+        v=judge.v,
+        phi=judge.phi,
+        note=judge.bound,
+    )
+
+
+BEFORE_FULL = {"rich": 600.0, "thin": 3600.0, "sparse": 7200.0}
+VERDICT_WITHIN = {"rich": 7200.0, "thin": 7200.0, "sparse": 14400.0}
+
+
+def before_full(plan: Plan, mode: str) -> float:
+    """Seconds at the last rung below 100, at least."""
+    said = plan.evidence.min_time_before_full
+    return BEFORE_FULL[mode] if said is None else said
+
+
+def shortest(plan: Plan, mode: str, rungs_below: int) -> float:
+    """Seconds one target needs from its first rung to an empty stable, when everything goes well."""
+    last = max(plan.evidence.min_time, before_full(plan, mode))
+    return max(0, rungs_below - 1) * plan.evidence.min_time + last + plan.drain.quiet
+
+
+def deadlines(plan: Plan, mode: str) -> tuple[Deadline, ...]:
+    """Everything that is waited for, how long, and what happens then."""
+    verdict = plan.evidence.deadline if plan.evidence.deadline is not None else VERDICT_WITHIN[mode]
+    drained = "cuts the streams that are left" if plan.drain.on_timeout == "proceed" else "holds, never kills"
+    removal = "waits for `rollout approve`, then removes stable" if plan.cleanup.approval == "required" else "removes stable"
+    staged = () if plan.stage.skip else (Deadline(what="staging deployment ready", seconds=plan.stage.ready_within, then="holds: not_ready"),)
+    return (
+        *staged,
+        Deadline(what="canary ready", seconds=plan.ready_within, then="holds: not_ready"),
+        Deadline(what="rung, at least", seconds=plan.evidence.min_time, then=f"and {plan.evidence.min_requests} canary requests"),
+        Deadline(what="last rung below 100 %, at least", seconds=before_full(plan, mode), then="and a PASS"),
+        Deadline(what="verdict", seconds=verdict, then="holds: inconclusive; the share is kept"),
+        Deadline(what="drain of stable", seconds=plan.drain.deadline, then=drained),
+        Deadline(what="rollback window", seconds=plan.window.duration, then=removal),
+    )

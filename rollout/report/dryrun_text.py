@@ -1,0 +1,94 @@
+"""The dry run as text, in reading order: refusals, the change, the ladder, how it is judged, how long, every call. No I/O."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from rollout.report.dryrun import DryRun, Evidence, PairPlan
+from rollout.report.text import BAD, CARE, GOOD, QUIET
+from rollout.report.words import ago, percent
+
+LONGEST = 60
+"""characters of one value in the diff"""
+
+
+def screen(run: DryRun) -> RenderableType:
+    """The whole forecast."""
+    parts: list[RenderableType] = [Text(f"{run.name}: {run.unit} on route {run.route} of {run.server} ({run.server_version})", style="bold")]
+    if run.refusals:
+        parts += [Text(""), Text(f"REFUSED: {len(run.refusals)} finding(s); nothing would be touched", style=BAD)]
+        parts += [Text(f"  - {one}") for one in run.refusals]
+    for number, pair in enumerate(run.pairs, 1):
+        parts += [Text(""), *_pair(number, len(run.pairs), pair)]
+    if run.evidence:
+        parts += [Text(""), Text("judged by", style=QUIET), *(Text(f"  {line}") for line in _evidence(run.evidence))]
+    parts += [Text(""), Text("deadlines", style=QUIET), _deadlines(run)]
+    if run.calls:
+        parts += [Text(""), Text("calls that change something, in order", style=QUIET), _calls(run)]
+    if not run.refusals:
+        parts += [Text(""), Text("ready: `rollout run` would start this; nothing was changed now", style=GOOD)]
+    return Group(*parts)
+
+
+def _pair(number: int, of: int, pair: PairPlan) -> Iterator[RenderableType]:
+    yield Text(f"target {number} of {of}: {pair.stable} -> {pair.canary}", style="bold")
+    if pair.weight != pair.weight_during:
+        yield Text(f"  weight {pair.weight} of {pair.stable} is too coarse: {pair.weight_during} during the ladder, by a twin target", style=CARE)
+    for change in pair.changes:
+        mark = "  change  " if change.kind == "unit" else "  sizing  "
+        yield Text(f"{mark}{change.field}: {_short(change.stable)} -> {_short(change.canary)}")
+    if any(c.kind == "sizing" for c in pair.changes):
+        yield Text("  sizing is not the change under test, but it may explain a difference", style=CARE)
+    yield _rungs(pair)
+
+
+def _rungs(pair: PairPlan) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style=QUIET)
+    table.add_column("  rung", no_wrap=True, justify="right")
+    for name in ("weights", "of pair", "of route", "load/replica"):
+        table.add_column(name, no_wrap=True, justify="right")
+    table.add_column("decides")
+    for rung in pair.rungs:
+        weights = "stable leaves" if rung.weight is None else f"{rung.weight} : {pair.weight_during}"
+        ratio = "-" if rung.load_ratio is None else f"x {rung.load_ratio:.2f}"
+        table.add_row(f"  {percent(rung.asked)}", weights, percent(rung.pair_share), percent(rung.route_share), ratio, rung.may)
+    return table
+
+
+def _evidence(evidence: Evidence) -> Iterator[str]:
+    rate = "unknown rate" if evidence.rate is None else f"{evidence.rate:,.0f} requests/h"
+    yield f"mode {evidence.mode} ({rate}); latency may be up to {evidence.tolerated_latency:+.0%}, +{evidence.unacceptable_latency:.0%} is too much"
+    yield f"errors: +{evidence.unacceptable_errors * 100:g} percentage points are too much"
+    yield f"α {evidence.alpha:g} (wrong rollback), β {evidence.beta:g} (wrong promotion); replica noise v {evidence.v:g}, φ {evidence.phi:g}: {evidence.note}"
+
+
+def _deadlines(run: DryRun) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, justify="right")
+    table.add_column()
+    for row in run.deadlines:
+        table.add_row(f"  {row.what}", ago(row.seconds), row.then)
+    table.add_row("  first rung to promotion", ago(run.shortest), "at the very least")
+    return table
+
+
+def _calls(run: DryRun) -> Table:
+    table = Table.grid(padding=(0, 2))
+    for no_wrap in (True, True, True, False):
+        table.add_column(no_wrap=no_wrap)
+    for number, call in enumerate(run.calls, 1):
+        place = call.step if call.target is None or len(run.pairs) == 1 else f"{call.step} {call.target}"
+        table.add_row(f"  {number:>2}", place, call.verb, call.text)
+    return table
+
+
+def _short(value: Any) -> str:
+    text = "(unset)" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"

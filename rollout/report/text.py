@@ -1,0 +1,159 @@
+"""Views as text: one screen for `status` and `watch`, one line per transition for `run`. Words carry the meaning, colour repeats it.
+
+Is given the moment, the zone and the writer; reads no clock and no store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, tzinfo
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from rollout.domain.state import Phase
+from rollout.report.view import STEPS, EventView, StatusView
+from rollout.report.words import ago, clock, percent, since, until
+
+GOOD, BAD, CARE, QUIET = "green", "bold red", "yellow", "dim"
+STYLE: dict[Phase, str] = {
+    Phase.PENDING: QUIET,
+    Phase.RUNNING: "bold cyan",
+    Phase.HOLDING: "bold yellow",
+    Phase.ROLLING_BACK: "bold yellow",
+    Phase.PROMOTED: "bold green",
+    Phase.COMPLETED: "bold green",
+    Phase.ROLLED_BACK: "bold magenta",
+    Phase.ABORTED: "bold magenta",
+    Phase.HALTED: BAD,
+}
+LABEL = 9
+
+
+def screen(view: StatusView, now: datetime, zone: tzinfo | None = None) -> RenderableType:
+    """The status of one rollout, most important first: what, why, until when, what you can do."""
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(width=LABEL, style=QUIET, no_wrap=True)
+    grid.add_column(overflow="fold")
+    for label, words in _rows(view, now, zone):
+        grid.add_row(label, words)
+    parts: list[RenderableType] = [_title(view), Text(""), grid]
+    if view.next:
+        parts += [Text(""), Text("you can", style=QUIET), *(Text(f"  {line}") for line in view.next)]
+    if view.events:
+        parts += [Text(""), Text("last events", style=QUIET), _events(view.events, zone)]
+    return Group(*parts)
+
+
+def _title(view: StatusView) -> Text:
+    phase = view.phase.value.replace("_", " ").upper()
+    title = Text.assemble((phase, STYLE[view.phase]), "  ", (view.name, "bold"), f"  {view.id}\n")
+    title.append(view.summary, style=BAD if view.phase is Phase.HALTED else "")
+    return title
+
+
+def _rows(view: StatusView, now: datetime, zone: tzinfo | None) -> Iterator[tuple[str, Text]]:
+    yield "route", Text(f"{view.route} on {view.server}")
+    yield "step", _step(view)
+    if view.target:
+        beside = f" -> {view.target.canary}" if view.target.canary else ""
+        yield "target", Text(f"{view.target.number} of {view.target.of}: {view.target.stable}{beside}")
+    yield from _share_rows(view)
+    if view.verdict:
+        yield from _verdict_rows(view)
+    if view.undo:
+        yield "undo", Text(f"{view.undo.verb} by {view.undo.actor} {since(view.undo.at, now, zone)}: {view.undo.reason}")
+    if view.hold:
+        yield "holds", Text(_hold(view, now, zone), style=CARE)
+    if view.paused:
+        yield "paused", Text(f"by {view.paused.actor} {since(view.paused.at, now, zone)}: {view.paused.reason}", style=CARE)
+    if view.waiting:
+        end = f"until {until(view.waiting.until, now, zone)}" if view.waiting.until else "no deadline: ends by its cause or by a person"
+        yield "waits", Text(f"since {since(view.waiting.since, now, zone)}, {end}")
+    if view.ended:
+        yield "ended", Text(f"{since(view.ended, now, zone)}, after {ago((view.ended - view.created).total_seconds())}")
+    if view.exit_code is not None:
+        yield "exit code", Text(f"{view.exit_code}: {view.exit_meaning}")
+    if not view.ended:
+        yield "ticked by", _owner(view, now, zone)
+
+
+def _step(view: StatusView) -> Text:
+    text = Text(f"{view.step.number} of {view.step.of}  ")
+    for number, name in enumerate(STEPS, 1):
+        done = number < view.step.number or view.phase is Phase.COMPLETED
+        here = number == view.step.number and not done
+        mark, style = ("✓ ", GOOD) if done else ("▸ ", "bold") if here else ("· ", QUIET)
+        text.append(f"{mark}{name.value}" + ("" if number == len(STEPS) else "  "), style=style)
+    return text
+
+
+def _share_rows(view: StatusView) -> Iterator[tuple[str, Text]]:
+    if view.rung:
+        ladder = " / ".join(f"[{percent(s)}]" if n == view.rung.number else percent(s) for n, s in enumerate(view.rung.ladder, 1))
+        yield "rung", Text(f"{view.rung.number} of {view.rung.of}: {ladder}")
+    shares = view.shares
+    if shares is None:
+        return
+    beside = "stable's target is removed" if shares.weight is None else f"weight {shares.weight} beside {shares.stable_weight}"
+    whole = "" if abs(shares.effective_route - shares.effective_pair) < 1e-9 else f", {percent(shares.effective_route)} of the whole route"
+    yield "share", Text(f"asked {percent(shares.requested_pair)}, set {percent(shares.effective_pair)} ({beside}{whole})")
+    if shares.observed_route is None:
+        yield "", Text("seen: not measured yet", style=CARE)
+    else:
+        word = "proved" if shares.proved else "not proved yet"
+        yield "", Text(f"seen {percent(shares.observed_route)} of {shares.requests} requests: {word}", style="" if shares.proved else CARE)
+
+
+def _verdict_rows(view: StatusView) -> Iterator[tuple[str, Text]]:
+    verdict = view.verdict
+    if verdict is None:
+        return
+    style = {"pass": GOOD, "fail": BAD, "inconclusive": CARE, "error": CARE}.get(verdict.word, QUIET)
+    yield "verdict", Text.assemble((verdict.word.upper(), style), f"  {verdict.sentence}")
+    known = [f"evidence {verdict.mode}"] if verdict.mode else []
+    known += [f"α {verdict.alpha:g}, β {verdict.beta:g}"] if verdict.alpha is not None and verdict.beta is not None else []
+    known += [f"replica noise v {verdict.v:g}, φ {verdict.phi:g}"] if verdict.v is not None and verdict.phi is not None else []
+    if known:
+        yield "", Text("; ".join(known), style=QUIET)
+
+
+def _hold(view: StatusView, now: datetime, zone: tzinfo | None) -> str:
+    if view.hold is None:
+        return ""
+    end = "a person must end it" if view.hold.needs_person else "ends by itself when the cause is gone"
+    return f"since {since(view.hold.since, now, zone)}; {end}"
+
+
+def _owner(view: StatusView, now: datetime, zone: tzinfo | None) -> Text:
+    if view.owner is None or view.owner.until <= now:
+        return Text(f"nobody now: `rollout run {view.id}` or `rollout tick {view.id}` goes on", style=CARE)
+    return Text(f"{view.owner.name}, lease until {clock(view.owner.until, zone)}")
+
+
+def _events(events: Sequence[EventView], zone: tzinfo | None) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True, style=QUIET)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for event in events:
+        table.add_row(f"  {clock(event.at, zone)}", event.word, event.text)
+    return table
+
+
+def transition(event: EventView, step: str, zone: tzinfo | None = None) -> str:
+    """`HH:MM:SS  step     word          reason`: one line for `run` and a piped `watch`."""
+    return f"{clock(event.at, zone)}  {step:<7}  {event.word:<12}  {event.text}".rstrip()
+
+
+def table(views: Sequence[StatusView], now: datetime, zone: tzinfo | None = None) -> RenderableType:
+    """The list of rollouts, newest first."""
+    grid = Table(box=None, padding=(0, 2, 0, 0), header_style=QUIET)
+    for name in ("id", "name", "route", "phase", "step", "age", "what"):
+        grid.add_column(name, no_wrap=name != "what", overflow="ellipsis" if name == "what" else "fold")
+    for view in views:
+        phase = Text(view.phase.value.replace("_", " "), style=STYLE[view.phase])
+        age = ago((now - view.created).total_seconds())
+        grid.add_row(view.id, view.name, view.route, phase, f"{view.step.number}/{view.step.of} {view.step.name}", age, view.summary)
+    return grid

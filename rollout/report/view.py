@@ -1,0 +1,270 @@
+"""A rollout as one value for screens and scripts: also the JSON of `status --json`. Pure: state, plan and events in, words out.
+
+Knows no terminal and no store; does no I/O and reads no clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from rollout.domain.receipts import receipts_of
+from rollout.domain.state import Event, Hold, Phase, RolloutState, StepName
+from rollout.errors import EXIT_MEANING, ExitCode
+from rollout.plan.model import Plan
+from rollout.report.share import RungView, Shares, rung_of, shares_of
+from rollout.report.verdict import VerdictView, verdict_of
+
+Json = Any
+STEPS = tuple(StepName)
+EVENTS_SHOWN = 8
+PERSON = frozenset({"approval", "inconclusive", "operator", "refused"})
+"""holds that only a person's verb ends"""
+UNDERWAY = frozenset({Phase.PENDING, Phase.RUNNING, Phase.ROLLING_BACK})
+
+
+class Part(BaseModel):
+    """Base of all parts of a view."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class StepView(Part):
+    """Which of the six steps, and for which stable target. Numbers count from 1."""
+
+    name: str
+    number: int
+    of: int
+    entered: datetime
+
+
+class TargetView(Part):
+    """The pair that is being worked on. Numbers count from 1; `canary` is None before the route is taken."""
+
+    number: int
+    of: int
+    stable: str
+    canary: str | None
+
+
+class WaitView(Part):
+    """What a non-terminal phase waits for. `until` None = no deadline: it ends by its cause or by a person."""
+
+    why: str
+    since: datetime
+    until: datetime | None
+
+
+class HoldView(Part):
+    """Why it holds. `needs_person`: the cause does not go away by itself."""
+
+    reason: str
+    detail: str
+    since: datetime
+    needs_person: bool
+
+
+class SaidView(Part):
+    """A person's word (or a verdict's): pause, abort, rollback."""
+
+    verb: str
+    actor: str
+    reason: str
+    at: datetime
+
+
+class EventView(Part):
+    """One journal entry in words."""
+
+    at: datetime
+    word: str
+    actor: str
+    text: str
+
+
+class Owner(Part):
+    """Who ticks: the holder of the lease, and until when it is valid without renewal."""
+
+    name: str
+    until: datetime
+
+
+class StatusView(Part):
+    """Everything `status` says. `next` are commands a person can copy."""
+
+    id: str
+    name: str
+    server: str
+    route: str
+    phase: Phase
+    summary: str
+    step: StepView
+    target: TargetView | None
+    rung: RungView | None
+    shares: Shares | None
+    waiting: WaitView | None
+    hold: HoldView | None
+    paused: SaidView | None
+    undo: SaidView | None
+    verdict: VerdictView | None
+    verbs: tuple[str, ...]
+    next: tuple[str, ...]
+    owner: Owner | None
+    created: datetime
+    ended: datetime | None
+    exit_code: int | None
+    """None while it is under way"""
+    exit_meaning: str | None
+    events: tuple[EventView, ...]
+
+
+def view_of(state: RolloutState, plan: Plan | None, events: Sequence[Event] = (), owner: Owner | None = None) -> StatusView:
+    """The view of one rollout. `plan` may be missing when only the marker was known; `events` oldest first."""
+    code = None if state.phase in UNDERWAY and not state.paused else exit_code_for(state)
+    verbs = verbs_for(state)
+    return StatusView(
+        id=state.id,
+        name=state.name,
+        server=state.server,
+        route=state.route,
+        phase=state.phase,
+        summary=summary(state),
+        step=StepView(name=state.step.value, number=STEPS.index(state.step) + 1, of=len(STEPS), entered=state.entered),
+        target=_target(state, plan),
+        rung=None if state.terminal else rung_of(state),
+        shares=None if state.terminal else shares_of(state),
+        waiting=WaitView(**state.waiting.model_dump()) if state.waiting else None,
+        hold=_hold(state),
+        paused=SaidView(**state.paused.model_dump()) if state.paused else None,
+        undo=SaidView(**state.undo.model_dump()) if state.undo else None,
+        verdict=verdict_of(state, plan),
+        verbs=verbs,
+        next=tuple(command(verb, state) for verb in verbs),
+        owner=owner,
+        created=state.created,
+        ended=state.ended,
+        exit_code=None if code is None else int(code),
+        exit_meaning=None if code is None else EXIT_MEANING[code],
+        events=tuple(event_view(e) for e in events[-EVENTS_SHOWN:]),
+    )
+
+
+def exit_code_for(state: RolloutState) -> ExitCode:
+    """What a shell is told about a rollout in this state."""
+    if state.exit_code is not None:
+        return ExitCode(state.exit_code)
+    match state.phase:
+        case Phase.ROLLED_BACK | Phase.ABORTED:
+            return ExitCode.ROLLED_BACK
+        case Phase.HALTED:
+            return ExitCode.HALTED
+        case Phase.HOLDING:
+            return ExitCode.INCONCLUSIVE if state.hold and state.hold.reason == "inconclusive" else ExitCode.HOLDING
+        case _:
+            return ExitCode.HOLDING if state.paused else ExitCode.DONE
+
+
+def needs_person(state: RolloutState) -> bool:
+    """Nothing more happens until a person says something."""
+    held = state.phase is Phase.HOLDING and state.hold is not None and for_person(state.hold)
+    return state.phase is Phase.HALTED or held or state.paused is not None
+
+
+def for_person(hold: Hold) -> bool:
+    """The cause does not go away by itself: it is a person's word, or it rests on facts that only `resume` removes."""
+    return bool(hold.clears) or hold.reason in PERSON
+
+
+def verbs_for(state: RolloutState) -> tuple[str, ...]:
+    """The verbs that end what the rollout is in, likeliest first."""
+    match state.phase:
+        case Phase.COMPLETED:
+            return ()
+        case Phase.ROLLED_BACK | Phase.ABORTED:
+            return ("retry",)
+        case Phase.ROLLING_BACK:
+            return ("run",)
+        case _ if state.paused:
+            return ("resume", "rollback") if state.phase is Phase.PROMOTED else ("resume", "rollback", "abort")
+        case Phase.HOLDING if state.hold and state.hold.verbs:
+            return state.hold.verbs
+        case Phase.HOLDING | Phase.HALTED:
+            return ("resume", "rollback", "abort")
+        case Phase.PROMOTED:
+            waits = state.waiting is not None and "approv" in state.waiting.why
+            return ("approve", "rollback") if waits else ("rollback", "pause")
+        case _:
+            return ("pause", "rollback", "abort")
+
+
+def command(verb: str, state: RolloutState) -> str:
+    """The command line for a verb, ready to be copied."""
+    if verb == "run":
+        return f"rollout run {state.id}"
+    extra = " --accept-inconclusive" if verb == "approve" and state.hold and state.hold.reason == "inconclusive" else ""
+    return f"rollout {verb} {state.id}{extra} --reason '…'"
+
+
+def summary(state: RolloutState) -> str:
+    """One sentence: what is going on."""
+    doing = state.intent.effect.why if state.intent else state.waiting.why if state.waiting else ""
+    match state.phase:
+        case Phase.PENDING:
+            return "declared, nothing was touched yet"
+        case Phase.HOLDING if state.hold:
+            return f"holds ({_words(state.hold.reason)}): {state.hold.detail}"
+        case Phase.HALTED:
+            return f"halted ({_words(state.hold.reason)}): {state.hold.detail}" if state.hold else "halted: a person is needed now"
+        case Phase.ROLLING_BACK:
+            cause = f" because {state.undo.actor} said: {state.undo.reason}" if state.undo else ""
+            return f"goes back to stable{cause}"
+        case Phase.PROMOTED:
+            return f"the canary is the new stable; {doing or 'the old one stays restorable until the window ends'}"
+        case Phase.COMPLETED:
+            return "done: the canary is the new stable and the old one is cleaned up"
+        case Phase.ROLLED_BACK | Phase.ABORTED:
+            said = f": {state.undo.reason}" if state.undo else ""
+            return f"stable serves as before{said}"
+        case _ if state.paused:
+            return f"paused by {state.paused.actor}: {state.paused.reason}"
+        case _:
+            return f"step {state.step.value}: {doing}" if doing else f"in step {state.step.value}"
+
+
+WORDS = {"intent": "does", "outcome": "done", "fact": "notes", "step": "enters", "hold": "holds", "wait": "waits", "created": "created"}
+
+
+def event_view(event: Event) -> EventView:
+    """One journal entry in words: a phase or a command is its own word."""
+    word = WORDS.get(event.kind, event.kind)
+    if event.kind == "phase":
+        word = str(event.data.get("phase", word)).replace("_", " ")
+    if event.kind == "command":
+        word = str((event.data.get("said") or {}).get("verb", word))
+    if event.kind == "hold" and not event.data.get("hold"):
+        word = "goes on"
+    return EventView(at=event.at, word=word, actor=event.actor, text=event.text)
+
+
+def _words(reason: str) -> str:
+    return reason.replace("_", " ")
+
+
+def _hold(state: RolloutState) -> HoldView | None:
+    if state.hold is None:
+        return None
+    held = state.hold
+    return HoldView(reason=held.reason, detail=held.detail, since=held.since, needs_person=needs_person(state))
+
+
+def _target(state: RolloutState, plan: Plan | None) -> TargetView | None:
+    receipts = receipts_of(state)
+    if receipts is not None and state.target < len(receipts.pairs):
+        pair = receipts.pairs[state.target]
+        return TargetView(number=state.target + 1, of=len(receipts.pairs), stable=pair.stable, canary=pair.canary)
+    if plan is not None and state.target < len(plan.stable):
+        return TargetView(number=state.target + 1, of=len(plan.stable), stable=plan.stable[state.target].deployment, canary=None)
+    return None

@@ -1,0 +1,164 @@
+"""Watch and judge one rung: windows of live counters, paired probes, the verdict, the exposure. Pure.
+
+A window is used exactly once whatever crashes: its number, the judge's state and the base of the next one are written in one fact.
+Own paired probes end a window: they never count as users' requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from rollout.analysis import JudgeConfig, JudgeState, ProbePair, Verdict, Window, absorb, config_for, new_state, share_alarm, verdict
+from rollout.domain.context import Ctx, act
+from rollout.domain.decision import Decision, HoldOn, Record, TakeBack
+from rollout.domain.weights import Rung
+from rollout.rung import windows
+
+Json = Any
+BEFORE_FULL = {"rich": 600.0, "thin": 3600.0, "sparse": 7200.0}
+DEADLINE = {"rich": 7200.0, "thin": 7200.0, "sparse": 14400.0}
+LIVE_REQUESTS = {"rich": 20, "thin": 20, "sparse": 10}
+INVALID_PAUSE = 5.0
+
+
+def judge(ctx: Ctx, rung: Rung, *, last: bool) -> Decision | None:
+    """The next thing until this rung may be left; None when it may. FAIL and the breaker take the canary back."""
+    fact = ctx.state.fact(ctx.key("judge"))
+    if fact is None:
+        return Record({ctx.key("judge"): _begin(ctx)}, "judging begins: margins and reference are fixed from here")
+    seen = ctx.state.fact(ctx.key("seen")) or {}
+    if seen.get("rung") != rung.index:
+        return _enter(ctx, rung, seen)
+    config, state = JudgeConfig.from_json(fact["config"]), JudgeState.from_json(fact["state"])
+    found = verdict(config, state)
+    return (
+        _conclude(ctx, found, state)
+        or _pairs(ctx, rung, fact, seen)
+        or _window(ctx, rung, fact, seen)
+        or _leave(ctx, found, seen, last=last)
+    )
+
+
+def _begin(ctx: Ctx) -> dict[str, Json]:
+    plan, sample = ctx.the_plan, ctx.world.samples.get(ctx.pair.stable)
+    below = [r for r in ctx.ladder(ctx.pair) if not r.full]
+    config = config_for(
+        ctx.state.fact("mode"),
+        rungs=len(below),
+        reference_ttft=windows.reference(sample, "ttft"),
+        reference_e2e=windows.reference(sample, "e2e"),
+        alpha=plan.evidence.alpha,
+        beta=plan.evidence.beta,
+        memory_floor=plan.guards.memory_floor,
+    )
+    return {"config": config.to_json(), "state": new_state(config).to_json(), "began": ctx.now.isoformat()}
+
+
+def _enter(ctx: Ctx, rung: Rung, seen: Mapping[str, Json]) -> Record:
+    """A new rung: its own exposure, and a fresh base so that no window spans a weight change."""
+    fresh = {"rung": rung.index, "began": ctx.now.isoformat(), "requests": 0, "id": seen.get("id", 0), "pairs": seen.get("pairs", 0)}
+    return Record({ctx.key("seen"): fresh, ctx.key("base"): windows.base(ctx, rung)}, f"watching rung {rung.pair_share:.2%}")
+
+
+def _conclude(ctx: Ctx, found: Verdict, state: JudgeState) -> Decision | None:
+    if found.kind == "fail":
+        return TakeBack("verdict", found.sentence)
+    alarm = share_alarm(state)
+    if alarm:
+        return HoldOn("share_alarm", str(alarm), clears=(ctx.key("judge"), ctx.key("seen"), ctx.key("base")))
+    return None
+
+
+def _pairs(ctx: Ctx, rung: Rung, fact: Mapping[str, Json], seen: Mapping[str, Json]) -> Decision | None:
+    """Take up a finished batch of paired probes, or begin the next while the plan wants more."""
+    done = ctx.state.fact(ctx.key("pairs"))
+    if done is not None:
+        return _absorb_pairs(ctx, rung, fact, seen, done)
+    probes, used = ctx.the_plan.evidence.probes, int(seen.get("pairs", 0))
+    if ctx.state.fact("mode") == "rich" or used >= probes.pairs or seen.get("turn") != "probes":
+        return None
+    args = {
+        "stable": ctx.pair.stable_probe,
+        "canary": ctx.pair.canary_probe,
+        "n": min(probes.batch, probes.pairs - used),
+        "prompts": list(probes.prompts),
+        "max_tokens": probes.max_tokens,
+        "seq": used,
+    }
+    return act("probe_pairs", f"paired probes {used + 1} to {used + args['n']} of {probes.pairs}", ctx.key("pairs"), **args)
+
+
+def _absorb_pairs(ctx: Ctx, rung: Rung, fact: Mapping[str, Json], seen: Mapping[str, Json], done: Mapping[str, Json]) -> Record:
+    number = int(seen["id"]) + 1
+    facts: dict[str, Json] = {ctx.key("pairs"): None, ctx.key("base"): windows.base(ctx, rung)}
+    if done.get("invalid"):
+        facts[ctx.key("seen")] = {**seen, "turn": "live", "invalid": int(seen.get("invalid", 0)) + 1}
+        return Record(facts, f"a batch of paired probes says nothing: {done['invalid']}")
+    pairs = tuple(ProbePair(*row) for row in done["pairs"])
+    quiet = windows.ArmWindow(requests=0, errors=0, status="NO_TRAFFIC")
+    window = Window(id=number, rung=rung.index, seconds=0.0, stable=quiet, canary=quiet, pairs=pairs)
+    facts[ctx.key("judge")] = _used(fact, window)
+    facts[ctx.key("seen")] = {**seen, "id": number, "pairs": int(seen.get("pairs", 0)) + len(pairs), "turn": "live"}
+    return Record(facts, f"{len(pairs)} paired probes used as evidence")
+
+
+def _window(ctx: Ctx, rung: Rung, fact: Mapping[str, Json], seen: Mapping[str, Json]) -> Decision | None:
+    """Close a live window when it is long enough."""
+    base = ctx.state.fact(ctx.key("base"))
+    if base is None or base["rung"] != rung.index:
+        return Record({ctx.key("base"): windows.base(ctx, rung)}, "a new window begins")
+    if ctx.since(datetime.fromisoformat(base["at"])) < ctx.the_plan.evidence.window:
+        return None
+    number = int(seen["id"]) + 1
+    window = windows.window(ctx, rung, base, number)
+    after = {**seen, "id": number, "requests": int(seen["requests"]) + window.canary.requests, "turn": "probes"}
+    facts = {ctx.key("judge"): _used(fact, window), ctx.key("seen"): after, ctx.key("base"): windows.base(ctx, rung)}
+    text = f"window {number}: canary {window.canary.requests} requests ({window.canary.errors} errors), stable {window.stable.requests}"
+    return Record(facts, text)
+
+
+def _used(fact: Mapping[str, Json], window: Window) -> dict[str, Json]:
+    config = JudgeConfig.from_json(fact["config"])
+    state = absorb(config, JudgeState.from_json(fact["state"]), window)
+    found = verdict(config, state)
+    return {**fact, "state": state.to_json(), "verdict": {"kind": found.kind, "sentence": found.sentence, "details": found.details}}
+
+
+def _leave(ctx: Ctx, found: Verdict, seen: Mapping[str, Json], *, last: bool) -> Decision | None:
+    """Whether the rung has been seen long enough and, on the last one, has a PASS."""
+    evidence, mode = ctx.the_plan.evidence, str(ctx.state.fact("mode"))
+    if ctx.state.fact("said.promote"):
+        return None
+    here = ctx.since(datetime.fromisoformat(seen["began"]))
+    asked_time = evidence.min_time
+    if last:
+        full = evidence.min_time_before_full
+        asked_time = max(asked_time, BEFORE_FULL[mode] if full is None else full)
+    asked_requests = min(evidence.min_requests, LIVE_REQUESTS[mode])
+    accepted = ctx.state.fact("said.accept_inconclusive") is not None
+    exposed = here >= asked_time and int(seen["requests"]) >= asked_requests
+    if (exposed and (not last or found.kind == "pass")) or (last and accepted):
+        return None
+    late = _late(ctx, mode)
+    if late and not (exposed and not last):
+        verbs = ("approve --accept-inconclusive", "promote", "rollback", "abort")
+        return HoldOn("inconclusive", f"no verdict within {late:.0f} s: {found.sentence}", verbs=verbs)
+    left = f"{here:.0f} of {asked_time:.0f} s, {seen['requests']} of {asked_requests} requests"
+    return ctx.wait(f"exposure {left}; {found.sentence}", _pause(ctx))
+
+
+def _late(ctx: Ctx, mode: str) -> float | None:
+    """The deadline in seconds once it has passed since judging began."""
+    deadline = ctx.the_plan.evidence.deadline
+    limit = DEADLINE[mode] if deadline is None else deadline
+    fact = ctx.state.fact(ctx.key("judge"))
+    return limit if ctx.since(datetime.fromisoformat(fact["began"])) > limit else None
+
+
+def _pause(ctx: Ctx) -> float:
+    """Until the running window may be closed."""
+    base = ctx.state.fact(ctx.key("base"))
+    left = ctx.the_plan.evidence.window - ctx.since(datetime.fromisoformat(base["at"])) if base else 1.0
+    return max(0.2, min(left, 5.0))

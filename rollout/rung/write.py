@@ -1,0 +1,136 @@
+"""Write one rung and see that it stuck: capacity -> weight -> active -> cache drop -> settle -> traffic check.
+
+The order is measured on the real server: a target write alone is stale in the proxy for up to 600 s, and a write that REST
+shows may still not move traffic. Not moved after the second try: a hold, never a guess.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rollout.domain.context import Ctx, act
+from rollout.domain.decision import Decision, HoldOn, Record
+from rollout.domain.weights import Rung, pair_share
+
+Json = Any
+ACTIVE_WITHIN = 12.0
+"""seconds; the server retries its gateway for 10"""
+PROBE_LIMIT = 200
+"""own requests a traffic check may send"""
+TRIES = 2
+
+
+def _facts(ctx: Ctx, rung: Rung) -> str:
+    return ctx.key("rung", rung.index)
+
+
+def capacity_gap(ctx: Ctx) -> str | None:
+    """Why the canary cannot carry more: a replica is missing. Checked before every raise of its weight."""
+    view = ctx.world.deployments.get(ctx.pair.canary)
+    if view is None:
+        return f"{ctx.pair.canary} does not exist"
+    if not view.ready:
+        return f"{view.name}: {view.ready_replicas} of {view.replicas} replicas ready"
+    return None
+
+
+def settle(ctx: Ctx, rung: Rung) -> Decision | None:
+    """The next thing until this rung's share is proved by traffic; None when it is."""
+    key = _facts(ctx, rung)
+    if ctx.state.fact(f"{key}.proved"):
+        return None
+    return _write(ctx, rung) or _activate(ctx, rung) or _prove(ctx, rung)
+
+
+def _write(ctx: Ctx, rung: Rung) -> Decision | None:
+    route, pair, key = ctx.world.route, ctx.pair, _facts(ctx, rung)
+    if route is None or rung.weight is None:
+        return HoldOn("drift", f"route {ctx.receipts.route} is gone")
+    stable, canary = route.target_of(pair.stable), route.target_of(pair.canary)
+    if canary is not None and canary.weight == rung.weight:
+        return None
+    gap = capacity_gap(ctx)
+    if gap:
+        return ctx.wait(f"capacity gate: {gap}")
+    if stable is not None and stable.weight != pair.scaled and canary is None:
+        why = f"re-weight {pair.stable} {stable.weight} -> {pair.scaled}: its weight is too coarse for the ladder"
+        return act("twin", why, ctx.key("twinned"), route=route.name, deployment=pair.stable, weight=pair.scaled)
+    share = f"{rung.pair_share:.2%} of the pair, {rung.route_share:.2%} of the route"
+    verb, word = ("join", "joins") if canary is None else ("set_weight", "to")
+    return act(
+        verb,
+        f"{pair.canary} {word} weight {rung.weight} ({share})",
+        f"{key}.written",
+        route=route.name,
+        deployment=pair.canary,
+        weight=rung.weight,
+    )
+
+
+def _activate(ctx: Ctx, rung: Rung) -> Decision | None:
+    route, key = ctx.world.route, _facts(ctx, rung)
+    written = ctx.at(f"{key}.written")
+    if written is None:
+        return Record({f"{key}.written": {"already": True, "at": ctx.now.isoformat()}}, "the weight was found as wanted")
+    target = route.target_of(ctx.pair.canary) if route else None
+    if target is None or not target.active:
+        if ctx.since(written) > ACTIVE_WITHIN:
+            return HoldOn("weight_not_effective", f"target of {ctx.pair.canary} is not active {ctx.since(written):.0f} s after its write")
+        return ctx.wait("target becomes active", 0.25)
+    refreshed = ctx.state.fact(f"{key}.refreshed")
+    if refreshed is None:
+        return act("refresh", "drop the route's cached targets", f"{key}.refreshed", route=ctx.receipts.route)
+    left = ctx.the_plan.evidence.settle - ctx.since(ctx.at(f"{key}.refreshed"))
+    if left > 0:
+        return ctx.wait("settles before the share is verified", left)
+    return None
+
+
+def _prove(ctx: Ctx, rung: Rung) -> Decision | None:
+    key, pair = _facts(ctx, rung), ctx.pair
+    tries = int(ctx.state.fact(f"{key}.tries") or 0)
+    seen = ctx.state.fact(f"{key}.verified")
+    if seen is None:
+        before = _share_before(ctx, rung)
+        return act(
+            "verify_share",
+            f"own requests: is the canary's share {rung.route_share:.2%} and no longer {before:.2%}?",
+            f"{key}.verified",
+            model=ctx.receipts.route,
+            deployment=pair.canary,
+            old=before,
+            new=rung.route_share,
+            limit=PROBE_LIMIT,
+        )
+    if seen.get("moved") is True or (seen.get("moved") is None and seen.get("n", 0) > 0 and float(seen.get("llr") or 0) >= 0):
+        facts: dict[str, Json] = {f"{key}.proved": {"at": ctx.now.isoformat(), **seen}, f"{key}.tries": None}
+        return Record(facts, f"share proved by {seen.get('n')} own requests, {seen.get('hits')} answered by the canary")
+    if tries + 1 < TRIES:
+        facts = {f"{key}.tries": tries + 1, f"{key}.verified": None, f"{key}.refreshed": None}
+        return Record(facts, "the share has not moved: drop the cache once more and verify again")
+    detail = f"asked {rung.route_share:.2%}, but {seen.get('hits')} of {seen.get('n')} own requests reached the canary after two tries"
+    return HoldOn("weight_not_effective", detail, clears=(f"{key}.tries", f"{key}.verified", f"{key}.refreshed"))
+
+
+def _share_before(ctx: Ctx, rung: Rung) -> float:
+    """The canary's route share before this rung was written."""
+    if rung.index == 0:
+        return 0.0
+    previous = ctx.ladder(ctx.pair)[rung.index - 1]
+    return previous.route_share
+
+
+def stable_share(ctx: Ctx, rung: Rung) -> float:
+    """Stable's share of the route at this rung."""
+    if rung.weight is None:
+        return 0.0
+    return rung.route_share * (1 - rung.pair_share) / rung.pair_share
+
+
+def effective(ctx: Ctx) -> float:
+    """The canary's share of the pair as the route's weights say now."""
+    route = ctx.world.route
+    stable, canary = (route.target_of(n) if route else None for n in (ctx.pair.stable, ctx.pair.canary))
+    if canary is None:
+        return 0.0
+    return 1.0 if stable is None else pair_share(stable.weight, canary.weight)

@@ -1,0 +1,52 @@
+"""One streaming chat request through the inference URL, as a user would send it: model = route name, fresh request id.
+
+The id is random and new each time, because a constant one pins a client to one side. The key goes into the header and is
+taken out of every text that comes back. No retry, no judgement.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from uuid import uuid4
+
+from rollout.clients.secret import Secret
+from rollout.clients.sse import Call, TimedClient
+from rollout.sources.answers import Answer, read
+
+TIMEOUT = 120.0
+"""seconds for one whole answer; a cold engine's first one may take a minute"""
+
+
+class Chat:
+    """Sends chat requests to one inference URL."""
+
+    def __init__(self, client: TimedClient, inference_url: str, key: Secret | None, *, timeout: float = TIMEOUT) -> None:
+        self._client = client
+        self._url = inference_url.rstrip("/") + "/v1/chat/completions"
+        self._key = key
+        self._timeout = timeout
+
+    async def connect(self, count: int) -> None:
+        """Opens `count` connections ahead, so that no request pays for one."""
+        await self._client.open(self._url, count)
+
+    async def ask(self, model: str, prompt: str, max_tokens: int, *, scheduled: float | None = None) -> Answer:
+        """One answer, read to its end. `scheduled`: the instant (monotonic seconds) that its times count from; now when absent.
+
+        Never raises for what the server does: the answer's `outcome` says it.
+        """
+        body = {
+            "model": model,
+            "messages": [{"role": "user", "content": prompt}],
+            "max_tokens": max_tokens,
+            "temperature": 0,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        headers = {"Content-Type": "application/json", "Accept": "text/event-stream", "X-Request-Id": uuid4().hex}
+        if self._key is not None:
+            headers["Authorization"] = f"Bearer {self._key.reveal()}"
+        call = Call("POST", self._url, headers, json.dumps(body).encode())
+        answer = read(await self._client.exchange(call, timeout=self._timeout, scheduled=scheduled))
+        return answer if self._key is None else dataclasses.replace(answer, detail=self._key.scrub(answer.detail))

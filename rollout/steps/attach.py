@@ -1,0 +1,76 @@
+"""Step 3, attach: the canary runs, is ready and warm, and is dark: no user request reaches it, and that is proved."""
+
+from __future__ import annotations
+
+from rollout.domain.context import Ctx, act
+from rollout.domain.decision import Advance, Decision, HoldOn
+from rollout.domain.draining import wait_empty
+from rollout.domain.health import siblings_lost
+from rollout.domain.receipts import Pair, receipts_of
+from rollout.domain.serve import bring_up, take_down
+from rollout.domain.state import StepName
+
+DARK_PROBES = 20
+
+
+def decide(ctx: Ctx) -> Decision:
+    """Bring up, give stable a private route too, warm, prove dark."""
+    pair = ctx.pair
+    up = bring_up(ctx, pair.canary, pair.canary_probe, ctx.key("attach"), ctx.the_plan.ready_within)
+    return up or _stable_probe(ctx, pair) or _warm(ctx, pair) or _dark(ctx, pair)
+
+
+def _stable_probe(ctx: Ctx, pair: Pair) -> Decision | None:
+    route = ctx.world.probe_routes.get(pair.stable_probe)
+    if route is None or route.target_of(pair.stable) is None:
+        why = f"private route {pair.stable_probe} to {pair.stable}, for paired probes"
+        return act("create_probe_route", why, None, name=pair.stable_probe, deployment=pair.stable)
+    if not all(t.active for t in route.targets):
+        return ctx.wait(f"private route {pair.stable_probe} becomes active", 0.25)
+    return None
+
+
+def _warm(ctx: Ctx, pair: Pair) -> Decision | None:
+    if ctx.state.fact(ctx.key("warm")):
+        return None
+    probes = ctx.the_plan.evidence.probes
+    args = {"model": pair.canary_probe, "prompts": list(probes.prompts), "n": probes.warm_up, "max_tokens": probes.max_tokens}
+    return act("warm_up", f"warm {pair.canary} (not evidence)", ctx.key("warm"), **args)
+
+
+def _dark(ctx: Ctx, pair: Pair) -> Decision:
+    """Dark is proved twice: no route but our private one names the canary, and the production route answers from others."""
+    view = ctx.world.deployments[pair.canary]
+    foreign = sorted(set(view.routes) - {pair.canary_probe})
+    if foreign:
+        return HoldOn("drift", f"{pair.canary} should be dark, but {', '.join(foreign)} sends to it")
+    lost = siblings_lost(ctx.receipts, pair, ctx.world)
+    if lost:
+        return HoldOn("target_unavailable", lost)
+    seen = ctx.state.fact(ctx.key("dark"))
+    if seen is None:
+        return act("probe", "prove dark: who answers on the production route?", ctx.key("dark"), model=ctx.receipts.route, n=DARK_PROBES)
+    if pair.canary in seen.get("models", {}):
+        return HoldOn("drift", f"{pair.canary} answered on the production route while it should be dark", clears=(ctx.key("dark"),))
+    if seen.get("ok", 0) < seen.get("n", 1):
+        detail = f"production route answered {seen.get('ok')} of {seen.get('n')} probes: {seen.get('errors')}"
+        return HoldOn("probe_failed", detail, clears=(ctx.key("dark"),))
+    return Advance(StepName.CANARY, ctx.state.target, f"{pair.canary} runs, is warm and dark")
+
+
+def undo(ctx: Ctx) -> Decision | None:
+    """Every canary that is out of the route is drained, then removed with its private routes."""
+    receipts = receipts_of(ctx.state)
+    if receipts is None:
+        return None
+    for pair in reversed(receipts.pairs):
+        if pair.canary in ctx.world.deployments:
+            empty = wait_empty(ctx, pair.canary, f"undo.{pair.canary}.drain", receipts.quiet, receipts.drain_deadline, "hold")
+            if empty is not None:
+                return empty
+        down = take_down(ctx, pair.canary, pair.canary_probe)
+        if down is not None:
+            return down
+        if pair.stable_probe in ctx.world.probe_routes:
+            return act("delete_probe_route", f"remove private route {pair.stable_probe}", None, name=pair.stable_probe)
+    return None

@@ -1,0 +1,71 @@
+"""Step 4, canary: the ladder's first rung. Quality, latency, errors and memory together, against stable over the same time."""
+
+from __future__ import annotations
+
+from rollout.domain.context import Ctx, act
+from rollout.domain.decision import Advance, Decision, Halt, Record
+from rollout.domain.health import serving
+from rollout.domain.receipts import Pair, Receipts, receipts_of
+from rollout.domain.state import StepName
+from rollout.rung.climb import climb
+
+ABSENCE_PROBES = 20
+
+
+def decide(ctx: Ctx) -> Decision:
+    """Climb the first rung, then go on to the others."""
+    ladder = ctx.ladder(ctx.pair)
+    below = [r for r in ladder if not r.full]
+    held = f"first rung held: {below[0].pair_share:.2%} of the pair"
+    return climb(ctx, below[0], last=len(below) == 1) or Advance(StepName.SHIFT, ctx.state.target, held)
+
+
+def undo(ctx: Ctx) -> Decision | None:
+    """Every canary leaves the route, once every stable target that was found is back and serves.
+
+    A canary is removed by one call that takes effect at once; the traffic check afterwards proves that its share is 0.
+    """
+    receipts = receipts_of(ctx.state)
+    route = ctx.world.route
+    if receipts is None or route is None:
+        return None
+    present = [p for p in receipts.pairs if route.target_of(p.canary) is not None]
+    if present:
+        return _leave(ctx, receipts, present[-1])
+    return _prove(ctx, receipts) or _weights(ctx, receipts)
+
+
+def _leave(ctx: Ctx, receipts: Receipts, pair: Pair) -> Decision:
+    target = ctx.world.route.target_of(pair.stable) if ctx.world.route else None
+    if target is None or not target.active or not serving(ctx.world, pair.stable):
+        return Halt("stable_lost", f"{pair.stable} does not serve: nothing is taken from {pair.canary}")
+    return act("leave", f"{pair.canary} leaves the route", "undo.left", route=receipts.route, deployment=pair.canary)
+
+
+def _prove(ctx: Ctx, receipts: Receipts) -> Decision | None:
+    if ctx.state.fact("undo.left") is None or ctx.state.fact("undo.proved"):
+        return None
+    canaries = {p.canary for p in receipts.pairs}
+    seen = ctx.state.fact("undo.verified")
+    if seen is None:
+        return act("probe", "own requests: is the canary's share 0?", "undo.verified", model=receipts.route, n=ABSENCE_PROBES)
+    hits = sum(n for name, n in seen.get("models", {}).items() if name in canaries)
+    if hits == 0 and seen.get("ok", 0) > 0:
+        return Record({"undo.proved": {"at": ctx.now.isoformat(), **seen}}, f"0 of {seen.get('n')} own requests reached the canary")
+    if ctx.state.fact("undo.refreshed") is None:
+        return act("refresh", "drop the route's cached targets", "undo.refreshed", route=receipts.route)
+    if ctx.since(ctx.at("undo.verified")) < 1:
+        return ctx.wait("looks again whether the canary's share is 0")
+    return Record({"undo.verified": None}, f"{hits} own requests reached the canary, {seen.get('ok')} answered: look again")
+
+
+def _weights(ctx: Ctx, receipts: Receipts) -> Decision | None:
+    """Stable's weight as it was found, where the ladder needed a finer one (only ever done to a sole target)."""
+    route = ctx.world.route
+    for pair in receipts.pairs:
+        target = route.target_of(pair.stable) if route else None
+        alone = route is not None and len(route.targets) == 1
+        if target is not None and alone and target.weight != pair.weight:
+            why = f"{pair.stable} gets its weight {pair.weight} back"
+            return act("twin", why, None, route=receipts.route, deployment=pair.stable, weight=pair.weight)
+    return None

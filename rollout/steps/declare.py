@@ -1,0 +1,147 @@
+"""Step 1, declare: one change unit, checked against what runs; then the route is ours.
+
+No compare-and-set exists on the server: write a marker with a nonce, wait longer than any write takes, read it again.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from rollout.domain.context import Ctx, act
+from rollout.domain.decision import Advance, Decision, Finish, Record
+from rollout.domain.health import is_ours, marker_of
+from rollout.domain.preflight import findings, holder
+from rollout.domain.receipts import Receipts, marker, receipts_of, take
+from rollout.domain.samples import requests_per_hour
+from rollout.domain.state import Phase, StepName
+from rollout.domain.weights import choose_mode, ladder_shares, scale_for
+from rollout.domain.world import World
+from rollout.errors import ExitCode, PlanError
+from rollout.plan.model import EvidenceMode, Plan
+
+Json = Any
+MARKER_LIFE = timedelta(hours=96)
+CLAIM_WAIT = 2.0
+
+
+def check(plan: Plan, world: World) -> list[str]:
+    """What is wrong before anything is touched."""
+    return findings(plan, world)
+
+
+def decide(ctx: Ctx) -> Decision:
+    """Receipts, then the claim, then on."""
+    if receipts_of(ctx.state) is None:
+        return _declare(ctx)
+    if ctx.state.fact("marker") is None:
+        return _announce(ctx)
+    return _claim(ctx)
+
+
+def _declare(ctx: Ctx) -> Decision:
+    plan, world = ctx.the_plan, ctx.world
+    found = check(plan, world)
+    held = holder(world)
+    if held:
+        return Finish(Phase.ABORTED, f"route {plan.route.name} is taken by {held}", ExitCode.ROUTE_TAKEN)
+    if found:
+        return Finish(Phase.ABORTED, "refused: " + "; ".join(found), ExitCode.REFUSED, {"findings": found})
+    try:
+        return Record(declaration(ctx), "declared: one change unit, receipts for the way back taken")
+    except PlanError as error:
+        return Finish(Phase.ABORTED, f"refused: {error.message} {error.why}".strip(), ExitCode.REFUSED, {"findings": [error.message]})
+
+
+def declaration(ctx: Ctx) -> dict[str, Json]:
+    """The facts that are fixed before the first write: receipts, specs, diff, evidence mode, ladder."""
+    plan, world = ctx.the_plan, ctx.world
+    if world.route is None:
+        msg = f"route {plan.route.name} is gone"
+        raise PlanError(msg)
+    first = plan.stable[0].deployment
+    rate = requests_per_hour(world.samples.get(first), ctx.now)
+    mode = choose_mode(rate) if plan.evidence.mode is EvidenceMode.AUTO else plan.evidence.mode.value
+    siblings = len(world.route.targets) > 1
+    stable = world.deployments[first]
+    replicas = plan.canary_of(0).sizing.replicas or stable.replicas
+    asked = None if plan.ladder == "auto" else plan.ladder
+    shares = ladder_shares(asked, mode, replicas, stable.replicas, siblings=siblings)
+    names = tuple(item.deployment for item in plan.stable)
+    weights = {t.deployment: t.weight for t in world.route.targets if t.deployment in names}
+    scaled = {n: scale_for(w, shares) or w for n, w in weights.items() if n is not None and not siblings}
+    receipts = take(ctx.state.id, world.route, names, scaled, plan.drain.quiet, plan.drain.deadline)
+    specs, diff = _specs(ctx, receipts)
+    return {
+        "receipts": receipts.model_dump(mode="json"),
+        "specs": specs,
+        "diff": diff,
+        "mode": mode,
+        "rate": rate,
+        "ladder": list(shares),
+        "expected": {t.deployment: t.weight for t in receipts.targets},
+    }
+
+
+def _specs(ctx: Ctx, receipts: Receipts) -> tuple[dict[str, Json], dict[str, Json]]:
+    plan, world = ctx.the_plan, ctx.world
+    change = {"unit": plan.change.unit.value, "to": plan.change.to}
+    specs: dict[str, Json] = {}
+    diff: dict[str, Json] = {}
+    for index, pair in enumerate(receipts.pairs):
+        found = world.deployments[pair.stable].spec
+        specs[pair.canary] = ctx.derive(found, change, plan.canary_of(index).sizing.model_dump(exclude_none=True), pair.canary)
+        diff[pair.canary] = [list(row) for row in ctx.diff(found, specs[pair.canary])]
+    first = world.deployments[receipts.pairs[0].stable].spec
+    sizing = {"worker": plan.stage.worker, "replicas": 1, **plan.stage.sizing.model_dump(exclude_none=True)}
+    specs[receipts.staging] = ctx.derive(first, change, {k: v for k, v in sizing.items() if v is not None}, receipts.staging)
+    return specs, diff
+
+
+def _announce(ctx: Ctx) -> Decision:
+    ours = marker(ctx.receipts, str(ctx.state.fact("store")), str(ctx.state.fact("nonce")), ctx.now + MARKER_LIFE)
+    return Record({"marker": ours}, "marker for the route made")
+
+
+def _claim(ctx: Ctx) -> Decision:
+    wrote = ctx.at("claim")
+    if not is_ours(ctx.state, ctx.world):
+        if marker_of(ctx.world.route) is not None:
+            return Finish(Phase.ABORTED, f"route {ctx.receipts.route} is taken by {holder(ctx.world)}", ExitCode.ROUTE_TAKEN)
+        if wrote is not None:
+            return Finish(Phase.ABORTED, f"the marker on route {ctx.receipts.route} was removed by somebody else", ExitCode.ROUTE_TAKEN)
+        return act("mark_route", "claim the route: write the marker", "claim", route=ctx.receipts.route, marker=ctx.state.fact("marker"))
+    if wrote is None:
+        return Record({"claim": {"at": ctx.now.isoformat(), "already": True}}, "marker found as written")
+    seconds = float((ctx.state.fact("claim") or {}).get("seconds") or 0.0)
+    left = max(CLAIM_WAIT, 2 * seconds) - ctx.since(wrote)
+    if left > 0:
+        return ctx.wait("reads the marker again: another claim may have been under way", left)
+    if ctx.state.fact("claimed") is None:
+        return Record({"claimed": {"at": ctx.now.isoformat()}}, "the route is ours")
+    return Advance(StepName.STAGE, 0, "declared")
+
+
+def take_over(ctx: Ctx) -> Decision | None:
+    """Claim a route that another rollout holds, to roll it back: the same protocol, over its marker. None when it is ours."""
+    if ctx.state.fact("takeover") is None or ctx.state.fact("claimed"):
+        return None
+    wrote = ctx.at("claim")
+    if wrote is None:
+        why = "take the route over: write our marker over the other one"
+        return act("mark_route", why, "claim", route=ctx.receipts.route, marker=ctx.state.fact("marker"), takeover=True)
+    seconds = float((ctx.state.fact("claim") or {}).get("seconds") or 0.0)
+    left = max(CLAIM_WAIT, 2 * seconds) - ctx.since(wrote)
+    if left > 0:
+        return ctx.wait("reads the marker again: the former owner may still write", left)
+    if not is_ours(ctx.state, ctx.world):
+        return Finish(Phase.ABORTED, f"route {ctx.receipts.route} is taken by {holder(ctx.world)}", ExitCode.ROUTE_TAKEN)
+    return Record({"claimed": {"at": ctx.now.isoformat()}}, "the route is ours")
+
+
+def undo(ctx: Ctx) -> Decision | None:
+    """The marker leaves the route last of all."""
+    receipts = receipts_of(ctx.state)
+    if receipts is None or ctx.state.fact("marker") is None or not is_ours(ctx.state, ctx.world):
+        return None
+    return act("unmark_route", "give the route back: remove the marker", "unmarked", route=receipts.route, meta=receipts.meta)

@@ -1,0 +1,113 @@
+"""Step 5, shift: the further rungs, then 100 % by removing stable's target, then the drain of stable."""
+
+from __future__ import annotations
+
+from rollout.domain.context import Ctx, act
+from rollout.domain.decision import Advance, Decision, Halt, HoldOn, Record
+from rollout.domain.draining import wait_empty
+from rollout.domain.health import serving
+from rollout.domain.receipts import Pair, Receipts, receipts_of
+from rollout.domain.state import StepName
+from rollout.rung.climb import climb
+from rollout.rung.write import capacity_gap
+
+ABSENCE_PROBES = 20
+RETRY = 5.0
+"""seconds until a stable side that did not answer is asked again"""
+
+
+def decide(ctx: Ctx) -> Decision:
+    """Climb, hand over, drain; then the next target or the window."""
+    if ctx.state.fact(ctx.key("handed")) is None:
+        below = [r for r in ctx.ladder(ctx.pair) if not r.full]
+        for rung in below[1:]:
+            step = climb(ctx, rung, last=rung is below[-1])
+            if step is not None:
+                return step
+    return _hand_over(ctx) or _drain(ctx) or _next(ctx)
+
+
+def _hand_over(ctx: Ctx) -> Decision | None:
+    """Stable's target leaves, verified by traffic and looked at again after the settle time."""
+    pair, route = ctx.pair, ctx.world.route
+    if route is None:
+        return HoldOn("drift", f"route {ctx.receipts.route} is gone")
+    if route.target_of(pair.stable) is not None:
+        gap = capacity_gap(ctx)
+        if gap:
+            return ctx.wait(f"capacity gate before 100 %: {gap}")
+        why = f"{pair.stable} leaves the route: {pair.canary} carries its share"
+        return act("leave", why, ctx.key("handed"), route=route.name, deployment=pair.stable)
+    if ctx.state.fact(ctx.key("handed")) is None:
+        return Record({ctx.key("handed"): {"at": ctx.now.isoformat(), "already": True}}, "stable's target was found gone")
+    left = ctx.the_plan.evidence.settle - ctx.since(ctx.at(ctx.key("handed")))
+    if left > 0:
+        return ctx.wait("settles before it is verified", left)
+    return _absent(ctx, pair)
+
+
+def _absent(ctx: Ctx, pair: Pair) -> Decision | None:
+    key = ctx.key("absent")
+    seen = ctx.state.fact(key)
+    if seen is None:
+        return act("probe", f"own requests: does {pair.stable} still answer?", key, model=ctx.receipts.route, n=ABSENCE_PROBES)
+    hits = seen.get("models", {}).get(pair.stable, 0)
+    if hits == 0 and seen.get("ok", 0) > 0:
+        return None
+    if hits and ctx.state.fact(ctx.key("again")) is None:
+        return act("refresh", "drop the route's cached targets once more", ctx.key("again"), route=ctx.receipts.route)
+    if hits:
+        return HoldOn("weight_not_effective", f"{pair.stable} left the route but answered {hits} requests", clears=(key, ctx.key("again")))
+    return HoldOn("probe_failed", f"production route does not answer: {seen.get('errors')}", clears=(key,))
+
+
+def _drain(ctx: Ctx) -> Decision | None:
+    plan = ctx.the_plan.drain
+    return wait_empty(ctx, ctx.pair.stable, ctx.key("drain"), plan.quiet, plan.deadline, plan.on_timeout)
+
+
+def _next(ctx: Ctx) -> Decision:
+    following = ctx.state.target + 1
+    if following < len(ctx.receipts.pairs):
+        return Advance(StepName.ATTACH, following, f"{ctx.pair.stable} replaced and drained; next target")
+    return Advance(StepName.CLEANUP, ctx.state.target, "all targets replaced and drained: the rollback window begins")
+
+
+def undo(ctx: Ctx) -> Decision | None:
+    """Every stable target that left is put back: it must be ready and answer before it gets a request, and active before we go on."""
+    receipts = receipts_of(ctx.state)
+    if receipts is None or ctx.world.route is None:
+        return None
+    for pair in reversed(receipts.pairs):
+        step = _restore(ctx, receipts, pair)
+        if step is not None:
+            return step
+    return None
+
+
+def _restore(ctx: Ctx, receipts: Receipts, pair: Pair) -> Decision | None:
+    route, view = ctx.world.route, ctx.world.deployments.get(pair.stable)
+    target = route.target_of(pair.stable) if route else None
+    if target is not None:
+        return None if target.active else _unavailable(ctx, pair)
+    if view is None:
+        return HoldOn("rollback_impossible", f"stable deployment {pair.stable} is gone; `rollout run` a plan that recreates it")
+    if not view.ready:
+        return Halt("stable_lost", f"{pair.stable} is not ready ({view.ready_replicas} of {view.replicas}): no traffic is sent to it")
+    key = f"undo.{pair.stable}.answered"
+    if pair.stable_probe in ctx.world.probe_routes:
+        seen = ctx.state.fact(key)
+        if seen is None or (seen.get("ok", 0) < 1 and ctx.since(ctx.at(key)) > RETRY):
+            return act("probe", f"does {pair.stable} answer before it gets traffic?", key, model=pair.stable_probe, n=1)
+        if seen.get("ok", 0) < 1:
+            return Halt("stable_lost", f"{pair.stable} is ready but does not answer: {seen.get('errors')}")
+    found = receipts.found(pair.stable)
+    extra = found.extra if found else {}
+    why = f"{pair.stable} comes back with weight {pair.weight}"
+    return act("join", why, f"undo.{pair.stable}.back", route=receipts.route, deployment=pair.stable, weight=pair.weight, extra=extra)
+
+
+def _unavailable(ctx: Ctx, pair: Pair) -> Decision:
+    if serving(ctx.world, pair.stable) or ctx.since(ctx.at(f"undo.{pair.stable}.back")) < 5:
+        return ctx.wait(f"target of {pair.stable} becomes active", 0.25)
+    return Halt("stable_lost", f"target of {pair.stable} is not active: nothing is taken from the canary")

@@ -1,0 +1,72 @@
+"""What a database complains about → a StoreError that names the store and the way out. Opens nothing.
+
+SQLite says it by result code (https://sqlite.org/rescode.html), PostgreSQL by SQLSTATE (appendix A of its manual).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from rollout.errors import StoreError
+
+_ANOTHER = "or name another store with --store"
+_WITHOUT = "`rollout rollback --route NAME` works without a store."
+_SPACE = "Free some space and run the command again: nothing was half written."
+
+_SQLITE: tuple[tuple[str, str, str], ...] = (
+    ("SQLITE_BUSY", "is locked by another process", "Wait for that process (`fuser PATH` names it), then run the command again."),
+    ("SQLITE_LOCKED", "is locked by another process", "Wait for that process (`fuser PATH` names it), then run the command again."),
+    ("SQLITE_READONLY", "is read-only", f"Give this user the right to write the file and its folder, {_ANOTHER}."),
+    ("SQLITE_FULL", "cannot grow: its disk is full", _SPACE),
+    ("SQLITE_NOTADB", "is not a rollout store", f"Move that file away to begin a new store, {_ANOTHER}."),
+    ("SQLITE_CORRUPT", "is damaged: cut short or overwritten", f"Restore it from a backup, {_ANOTHER}. {_WITHOUT}"),
+    ("SQLITE_CANTOPEN", "cannot be opened", f"Check that its folder exists and that this user may write there, {_ANOTHER}."),
+    ("SQLITE_PERM", "cannot be opened", f"Check that this user may read and write the file and its folder, {_ANOTHER}."),
+    ("SQLITE_IOERR", "cannot be read or written: the disk failed", f"Look at the disk and at the kernel's log. {_WITHOUT}"),
+)
+_POSTGRESQL: tuple[tuple[str, str, str], ...] = (
+    ("28", "refused the login", "Check user and password: in the URL, PGPASSWORD or ~/.pgpass."),
+    ("3D", "does not exist", "Create it with `createdb NAME`."),
+    ("42501", "does not let this user do that", "Let this user own the store's schema, or use the user who made it."),
+    ("25006", "is read-only", "It is a replica: name the primary."),
+    ("53100", "cannot grow: its disk is full", _SPACE),
+    ("53", "has no room for another connection", "Close some, or raise max_connections."),
+    ("55P03", "is locked by another process", "Wait for that process (pg_stat_activity names it), then run the command again."),
+    ("57014", "took too long to answer", "Look at its load and at its locks, then run the command again."),
+    ("42P07", "holds tables of something else", f"Give the store a database or a schema of its own, {_ANOTHER}."),
+)
+_NO_ANSWER = "Check that the server runs, and host, port, database, user and password in the URL."
+
+
+@contextmanager
+def translated(where: str) -> Iterator[None]:
+    """Turns a database error inside the block into StoreError about the store at `where`; its cause is the original."""
+    try:
+        yield
+    except DBAPIError as error:
+        raise store_error(where, error) from error
+    except PoolTimeout as error:
+        raise StoreError(f"The store {where} is busy.", why=str(error), hint="Run the command again.") from error
+
+
+def store_error(where: str, error: DBAPIError) -> StoreError:
+    """What, why and what next."""
+    what, hint = _find(error.orig)
+    why = str(error.orig).strip().splitlines() or [type(error.orig).__name__]
+    return StoreError(f"The store {where} {what}.", why=why[0], hint=hint.replace("PATH", where))
+
+
+def _find(orig: BaseException | None) -> tuple[str, str]:
+    name = getattr(orig, "sqlite_errorname", None)
+    if isinstance(name, str):
+        known, code = _SQLITE, name
+    else:
+        known, code = _POSTGRESQL, getattr(orig, "sqlstate", None) or "08"
+    if code[:2] == "08" or code[:4] == "57P0":
+        return "does not answer", _NO_ANSWER
+    found = next(((what, hint) for prefix, what, hint in known if code.startswith(prefix)), None)
+    return found or ("cannot be used", f"If something else changed its tables, restore it from a backup, {_ANOTHER}.")

@@ -1,0 +1,61 @@
+"""Brings a store's schema to the one this release knows, in one transaction. Never goes back, never guesses a newer one."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, inspect, select, text
+from sqlalchemy.sql import column, table
+
+from rollout.errors import StoreError
+from rollout.store.tables import Table
+
+KNOWN = ("0001",)
+"""revisions of this release, oldest first"""
+HEAD = KNOWN[-1]
+VERSION_TABLE = "rollout_version"
+"""not alembic's own name: a PostgreSQL database may hold another program's"""
+_LOCK = 7_251_190_423
+"""advisory lock on PostgreSQL: any number nobody else uses"""
+
+
+def version(connection: Connection) -> str | None:
+    """Revision of the store, None when there is none yet."""
+    if not inspect(connection).has_table(VERSION_TABLE):
+        return None
+    return connection.execute(select(column("version_num")).select_from(table(VERSION_TABLE))).scalar()
+
+
+def migrate(connection: Connection, where: str) -> None:
+    """To HEAD, inside the open write transaction of `connection`. StoreError when the store is newer, or is something else."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+    found = version(connection)
+    if found == HEAD:
+        return  # another process was faster
+    if found is None:
+        _refuse_foreign(connection, where)
+    elif found not in KNOWN:
+        why = f"Its schema is {found}; this release knows up to {HEAD}."
+        hint = "Upgrade rollout to the release that wrote it, or name another store with --store."
+        raise StoreError(f"The store {where} was written by a newer release.", why=why, hint=hint)
+    _upgrade(connection)
+
+
+def _upgrade(connection: Connection) -> None:
+    from alembic import command  # slow to import, and needed once in a store's life
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", "rollout.store:migrations")
+    config.set_main_option("path_separator", "os")
+    config.attributes.update(connection=connection, version_table=VERSION_TABLE)
+    command.upgrade(config, HEAD)
+
+
+def _refuse_foreign(connection: Connection, where: str) -> None:
+    """A SQLite file with any table is someone's; in PostgreSQL only our own names matter."""
+    names = set(inspect(connection).get_table_names())
+    if connection.dialect.name != "sqlite":
+        names &= set(Table.metadata.tables)
+    if names:
+        why = f"It holds tables of something else: {', '.join(sorted(names)[:5])}."
+        raise StoreError(f"The store {where} is not a rollout store.", why=why, hint="Name another store with --store.")

@@ -1,0 +1,105 @@
+"""From a path or URL to a database that is ours, of our schema, and has an id. Reads and writes no rollout."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+from sqlalchemy import Connection, Engine, create_engine, insert, select
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+from sqlalchemy.pool import StaticPool
+from sqlmodel import col
+
+from rollout.errors import StoreError
+from rollout.store import migrate
+from rollout.store.dialects import WAIT_SECONDS, WRITES, configure
+from rollout.store.faults import translated
+from rollout.store.tables import MetaTable
+
+_KINDS = "A path names a SQLite file; postgresql://USER@HOST/DATABASE names PostgreSQL."
+
+
+def parse(url_or_path: str) -> URL:
+    """The database that is meant. StoreError for a URL we cannot read or a database without partial unique indexes."""
+    if "://" not in url_or_path:
+        return URL.create("sqlite", database=str(Path(url_or_path).expanduser().absolute()))
+    try:
+        url = make_url(url_or_path)
+    except (ArgumentError, ValueError) as error:
+        raise StoreError("The store's URL cannot be read.", why="It is not of the form KIND://USER@HOST/DATABASE.", hint=_KINDS) from error
+    kind = url.get_backend_name()
+    if kind in ("postgres", "postgresql"):
+        return url.set(drivername="postgresql+psycopg")
+    if kind != "sqlite":
+        raise StoreError(f"The store {describe(url)} is of a kind we do not know.", why=f"{kind!r} is not supported.", hint=_KINDS)
+    return url
+
+
+def describe(url: URL) -> str:
+    """The store's name for messages: a path, or a URL whose password is hidden and whose options are left out."""
+    if url.get_backend_name() == "sqlite":
+        return url.database or ":memory:"
+    return url.set(drivername=url.get_backend_name(), query={}).render_as_string()
+
+
+def connect(url: URL, *, create: bool) -> Engine:
+    """An engine that is told what it must be. StoreError when there is no file, no folder can be made, or no driver is installed."""
+    where = describe(url)
+    options: dict[str, object] = {"pool_pre_ping": True}
+    if url.get_backend_name() == "sqlite":
+        options = {} if "timeout" in url.query else {"connect_args": {"timeout": WAIT_SECONDS}}
+        if url.database in (None, "", ":memory:"):
+            options["poolclass"] = StaticPool  # one connection, else each thread has a store of its own
+        elif "uri" not in url.query:
+            _prepare_folder(Path(url.database or ""), create=create)
+    try:
+        engine = create_engine(url, **options)
+    except (ImportError, NoSuchModuleError) as error:
+        hint = "Install the driver: pip install 'psycopg[binary]'."
+        raise StoreError(f"The store {where} needs a driver that is not installed.", why=str(error), hint=hint) from error
+    configure(engine, where)
+    return engine
+
+
+def prepare(engine: Engine, where: str, *, create: bool) -> str:
+    """The store's id, after its schema was brought up to date. StoreError when it cannot be, or when there is no store."""
+    with translated(where), engine.connect() as connection, connection.begin():
+        found = migrate.version(connection)
+        if found == migrate.HEAD:
+            return _store_id(connection, where)
+    if found is None and not create:
+        raise _no_store(where)
+    with translated(where), engine.execution_options(**WRITES).connect() as connection, connection.begin():
+        migrate.migrate(connection, where)
+        if _find_id(connection) is None:
+            connection.execute(insert(MetaTable).values(key="store_id", value=str(uuid.uuid4())))
+        return _store_id(connection, where)
+
+
+def _find_id(connection: Connection) -> str | None:
+    return connection.execute(select(col(MetaTable.value)).where(col(MetaTable.key) == "store_id")).scalar()
+
+
+def _store_id(connection: Connection, where: str) -> str:
+    found = _find_id(connection)
+    if found is None:
+        raise StoreError(f"The store {where} has lost its id.", why="Its table `meta` was changed.", hint="Restore it from a backup.")
+    return found
+
+
+def _prepare_folder(path: Path, *, create: bool) -> None:
+    if path.exists():
+        return
+    if not create:
+        raise _no_store(str(path))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        hint = "Name a store that this user may write with --store."
+        raise StoreError(f"The store {path} cannot be made.", why=f"{error.strerror}: {error.filename}", hint=hint) from error
+
+
+def _no_store(where: str) -> StoreError:
+    hint = "`rollout run PLAN` begins one; --store names another."
+    return StoreError(f"There is no store at {where}.", why="Nothing was ever stored there.", hint=hint)
