@@ -14,7 +14,7 @@ from lab.environment import Environment
 from lab.ports import HOST, free_ports
 from lab.processes import Child, clean_environ, spawn, wait_until
 
-ADMIN_PASSWORD = "Lab-admin-1"
+ADMIN_PASSWORD = "Lab_admin-1"
 REGISTRATION_TOKEN = "lab-registration-token"
 READY_SECONDS = 180
 LAUNCHER = Path(__file__).with_name("loopback.py")
@@ -75,9 +75,9 @@ class Server:
             wait_until(lambda: _ready(http, self.url), self.child, seconds, "the GPUStack server did not start")
 
     def stop(self) -> None:
-        """SIGTERM, bounded."""
+        """SIGTERM, then SIGKILL."""
         if self.child is not None:
-            self.child.stop(timeout=15)
+            self.child.stop(timeout=5)  # its own shutdown sometimes hangs; nothing here is worth waiting for
 
     def kill(self) -> None:
         """SIGKILL, as a crash."""

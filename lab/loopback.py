@@ -11,7 +11,7 @@ import sys
 
 gc.disable()  # importing the server creates a million objects that stay: collecting meanwhile costs half of the start
 
-import uvicorn  # noqa: E402
+import uvicorn  # type: ignore[import-not-found]  # noqa: E402
 
 _bind = uvicorn.Config.__init__
 
@@ -22,11 +22,11 @@ def _bind_loopback(self, app, host="127.0.0.1", *args, **kwargs):  # type: ignor
 
 uvicorn.Config.__init__ = _bind_loopback
 
-from gpustack.config.config import Config  # noqa: E402
+from gpustack.config.config import Config  # type: ignore[import-not-found]  # noqa: E402
 
 Config.get_proxy_listen_address = lambda self, default="127.0.0.1": "127.0.0.1"
 
-from gpustack.main import main  # noqa: E402
+from gpustack.main import main  # type: ignore[import-not-found]  # noqa: E402
 
 if __name__ == "__main__":
     gc.freeze()

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from lab.errors import LabError
 from lab.ports import HOST, free_ports
-from lab.processes import Child, clean_environ, spawn, wait_until
+from lab.processes import Child, as_user, clean_environ, spawn, wait_until
 
 SETTINGS = {
     "listen_addresses": HOST,
@@ -144,7 +144,7 @@ class Postgres:
             text=True,
             timeout=START_SECONDS,
             check=False,
-            **({} if user is None else {"user": user, "group": pwd.getpwuid(user).pw_gid, "extra_groups": []}),
+            **as_user(user),
         )
         if done.returncode:
             raise LabError("initdb failed", (done.stdout + done.stderr)[-1500:], f"try it by hand with {bin_folder / 'initdb'}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import pwd
 import signal
 import subprocess
 import time
@@ -86,7 +87,6 @@ def spawn(
     user: int | None = None,
 ) -> Child:
     """Start a child in a session of its own (a Ctrl-C reaches us, not it). `user`: uid and gid to run as, when we are root."""
-    as_user: dict[str, Any] = {} if user is None else {"user": user, "group": user_group(user), "extra_groups": []}
     with log.open("ab") as out:
         process = subprocess.Popen(
             [os.fspath(part) for part in command],
@@ -96,17 +96,15 @@ def spawn(
             env=dict(env),
             cwd=cwd,
             start_new_session=True,
-            preexec_fn=_die_with(death_signal, os.getpid()),
-            **as_user,
+            preexec_fn=_die_with(death_signal, os.getpid()),  # noqa: PLW1509 - two system calls, loaded before the fork
+            **as_user(user),
         )
     return Child(name, log, process)
 
 
-def user_group(uid: int) -> int:
-    """The primary group of a user."""
-    import pwd
-
-    return pwd.getpwuid(uid).pw_gid
+def as_user(uid: int | None) -> dict[str, Any]:
+    """Arguments for `subprocess` to run as a user with its primary group and no other; none at all for None."""
+    return {} if uid is None else {"user": uid, "group": pwd.getpwuid(uid).pw_gid, "extra_groups": []}
 
 
 def _die_with(sig: signal.Signals, parent: int) -> Callable[[], None]:

@@ -27,6 +27,7 @@ class Reference:
     """A reference histogram read as a smooth exceedance curve. Raises ValueError when it holds no request or no finite edge."""
 
     def __init__(self, histogram: Histogram) -> None:
+        histogram = histogram.rebin(e for e in histogram.edges if e > 0)  # a bucket at zero has no logarithm
         if not histogram.total or not histogram.edges:
             raise ValueError("the reference histogram is empty: collect stable's latencies before the rollout")
         below = np.cumsum(histogram.counts)[:-1]

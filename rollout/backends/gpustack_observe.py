@@ -5,19 +5,18 @@ There is no snapshot in the API: lists are read side by side, and read again whe
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from rollout.backends.gpustack_views import deployment_view, names_of, route_view, worker_view
+from rollout.backends.together import Together
 from rollout.clients.gpustack import GPUStack
 from rollout.clients.gpustack_rows import Instance, Model, Route, Target, Worker
 from rollout.clock import Clock
 from rollout.domain.world import DeploymentView, EngineSample, RouteView, Scope, World
 
 Json = Any
-T = TypeVar("T")
 READINGS = 3
 """times the lists are read when they contradict each other; then the last reading stands"""
 
@@ -26,9 +25,8 @@ class SampleSource(Protocol):
     """Where engine counters come from.
 
     `deployments`: by name, those to sample. `workers_raw`: the rows of `/v2/workers` as the server sent them, each with one key
-    more: `instances`, the rows of `/v2/model-instances` of these deployments on that worker (their `worker_ip` and `port` lead
-    to engines that only show their own metrics). Returns a sample by deployment name; what cannot be read is a sample with a
-    status, not an error.
+    more: `instances`, the rows of `/v2/model-instances` of these deployments on that worker (they lead to engines that only
+    show their own metrics). Returns a sample by deployment name; what cannot be read is a sample with a status, not an error.
     """
 
     async def read(
@@ -67,12 +65,12 @@ class Lists:
 
 async def read_lists(client: GPUStack) -> Lists:
     """All lists, side by side; the first error ends them all."""
-    async with _Together() as together:
+    async with Together() as together:
         version = together.start(client.version())
         routes, targets = together.start(client.routes()), together.start(client.targets())
         models, instances = together.start(client.models()), together.start(client.instances())
         workers = together.start(client.workers())
-    return Lists(await version, await routes, await targets, await models, await instances, await workers)
+    return Lists(version.result(), routes.result(), targets.result(), models.result(), instances.result(), workers.result())
 
 
 async def observe(client: GPUStack, clock: Clock, scope: Scope, samples: SampleSource | None) -> World:
@@ -86,7 +84,6 @@ async def observe(client: GPUStack, clock: Clock, scope: Scope, samples: SampleS
     known = names_of(lists.models)
     views = {r.name: route_view(r, lists.targets, known) for r in lists.routes if r.name in names}
     deployments = _deployments(lists, scope, views.values())
-    wanted = {n: deployments[n] for n in scope.sample if n in deployments}
     now = clock.now()
     return World(
         now=now,
@@ -95,13 +92,14 @@ async def observe(client: GPUStack, clock: Clock, scope: Scope, samples: SampleS
         deployments=deployments,
         probe_routes={n: views[n] for n in scope.probe_routes if n in views},
         workers={w.name: worker_view(w, now) for w in lists.workers},
-        samples=await _sampled(lists, wanted, samples),
+        samples=await _sampled(lists, {n: deployments[n] for n in scope.sample if n in deployments}, samples),
     )
 
 
-def _deployments(lists: Lists, scope: Scope, routes: Iterable[RouteView]) -> dict[str, DeploymentView]:
-    wanted = {*scope.deployments, *scope.sample, *(t.deployment for r in routes for t in r.targets)}
-    return {m.name: deployment_view(m, lists.instances, lists.targets) for m in lists.models if m.name in wanted}
+def _deployments(lists: Lists, scope: Scope, views: Iterable[RouteView]) -> dict[str, DeploymentView]:
+    wanted = {*scope.deployments, *scope.sample, *(t.deployment for r in views for t in r.targets)}
+    routes_of = {r.id: r.name for r in lists.routes}
+    return {m.name: deployment_view(m, lists.instances, lists.targets, routes_of) for m in lists.models if m.name in wanted}
 
 
 async def _sampled(lists: Lists, wanted: Mapping[str, DeploymentView], samples: SampleSource | None) -> Mapping[str, EngineSample]:
@@ -111,26 +109,3 @@ async def _sampled(lists: Lists, wanted: Mapping[str, DeploymentView], samples: 
     own = [i for i in lists.instances if i.model_id in ids]
     workers = [{**w.raw, "instances": [i.raw for i in own if i.worker_name == w.name]} for w in lists.workers]
     return await samples.read(wanted, workers)
-
-
-class _Together:
-    """Tasks that end together: an error cancels the others and is raised as itself, not in a group."""
-
-    def __init__(self) -> None:
-        self._tasks: list[asyncio.Task[Any]] = []
-
-    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        task = asyncio.create_task(work)
-        self._tasks.append(task)
-        return task
-
-    async def __aenter__(self) -> _Together:
-        return self
-
-    async def __aexit__(self, *_error: object) -> None:
-        try:
-            await asyncio.gather(*self._tasks)
-        finally:
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)

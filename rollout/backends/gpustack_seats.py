@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from rollout.backends.gpustack_views import extra_of
+from rollout.backends.together import Together
 from rollout.clients.gpustack import GPUStack
 from rollout.clients.gpustack_rows import Route, Target
 from rollout.errors import BadAnswer, Refused
@@ -48,12 +48,13 @@ async def seats_of(client: GPUStack, args: Mapping[str, Json], *, need_model: bo
 
     Raises Refused when the route, or a deployment that is needed, does not exist.
     """
-    routes, models, targets = await asyncio.gather(client.routes(), client.models(), client.targets())
-    route = named(routes, args["route"])
-    model = next((m for m in models if m.name == args["deployment"]), None)
+    async with Together() as together:
+        routes, models, targets = together.start(client.routes()), together.start(client.models()), together.start(client.targets())
+    route = named(routes.result(), args["route"])
+    model = next((m for m in models.result() if m.name == args["deployment"]), None)
     if model is None and need_model:
         raise Refused(f"No deployment is named {args['deployment']}.", hint="It was deleted: see `rollout journal`.")
-    own = tuple(t for t in targets if t.route_id == route.id)
+    own = tuple(t for t in targets.result() if t.route_id == route.id)
     first = Seats(route, args["deployment"], model.id if model else None, own)
     fresh = [first]
 

@@ -107,25 +107,18 @@ class Targets:
     async def _one(
         self, args: Mapping[str, Json], applied: Callable[[Seats], bool], write: Callable[[Seats], Awaitable[None]], *, active: bool
     ) -> dict[str, Json]:
-        """One write to one target; siblings are compared with the list it was built from."""
+        """One target is written; all others must be at the end as they were at the beginning."""
         look, first = await seats_of(self._client, args, need_model=active)
-        before = first
-
-        async def remembered(seen: Seats) -> None:
-            nonlocal before
-            before = seen
-            await write(seen)
 
         def settled(seen: Seats) -> bool:
             return not active or all(t.state == "active" for t in seen.mine)
 
         what = f"target of {first.deployment} on the route {first.route.name}"
-        brought: Brought[Seats] = await self._hand.bring(End(what, look, applied, remembered, settled))
+        brought: Brought[Seats] = await self._hand.bring(End(what, look, applied, write, settled))
         if not brought.already:
-            same_siblings(before, brought.seen)
-        mine = brought.seen.mine
-        ids = {"id": mine[0].id, "active": brought.settled} if mine else {"id": before.mine[0].id} if before.mine else {}
-        return brought.receipt(**ids)
+            same_siblings(first, brought.seen)
+        ids = [t.id for t in (*brought.seen.mine, *first.mine)]
+        return brought.receipt(id=ids[0] if ids else None, **({"active": brought.settled} if active else {}))
 
     async def _append(self, seen: Seats, weight: int, extra: Mapping[str, Json]) -> None:
         kept = [{"id": t.id, **_body(t.model_id, t.weight, extra_of(t))} for t in seen.targets]

@@ -43,10 +43,10 @@ def route_view(route: Route, targets: Iterable[Target], names: Mapping[int, str]
     )
 
 
-def deployment_view(model: Model, instances: Iterable[Instance], targets: Iterable[Target]) -> DeploymentView:
-    """With its own instances, and the names of all routes that have a target for it."""
+def deployment_view(model: Model, instances: Iterable[Instance], targets: Iterable[Target], routes_of: Mapping[int, str]) -> DeploymentView:
+    """With its own instances, and the names of all routes that have a target for it. `routes_of`: route id -> name."""
     own = tuple(instance_view(i) for i in sorted(instances, key=lambda i: i.id) if i.model_id == model.id)
-    routes = tuple(sorted({t.route_name for t in targets if t.model_id == model.id}))
+    routes = tuple(sorted({routes_of.get(t.route_id, t.route_name) for t in targets if t.model_id == model.id}))
     return DeploymentView(model.id, model.name, model.replicas, model.ready_replicas, model.state, spec_of(model.raw), own, routes)
 
 

@@ -8,7 +8,7 @@ import typer
 
 from rollout.cli import options, output
 from rollout.cli.lazy import verb
-from rollout.errors import ExitCode, UsageError
+from rollout.errors import ExitCode
 
 EXITS = (ExitCode.DONE, ExitCode.USAGE)
 Accept = Annotated[bool, typer.Option("--accept-inconclusive", help="Go on although there was no verdict within the deadline.")]
@@ -66,16 +66,9 @@ def _say(word: str, rollout_id: str, reason: str, store: str | None, actor: str 
     from rollout.cli.desk import opened
 
     with opened(store, actor) as desk:
+        desk.service().say(rollout_id, word, desk.actor, options.said(reason), args or {})
         stored = desk.store.load(rollout_id)
         state = stored.state
-        if not reason.strip():
-            raise UsageError(f"`rollout {word}` needs a reason", why="`--reason` is empty", hint='write why: --reason "…"; it is kept in the journal.')
-        if state.terminal:
-            ended = state.phase.value.replace("_", " ")
-            raise UsageError(
-                f"rollout {state.id} has ended: {ended}", why=f"`{word}` needs one that is under way", hint="`rollout list --active` shows those."
-            )
-        desk.service().say(state.id, word, desk.actor, reason.strip(), args or {})
         output.result(f"{word}: said to {state.id} as {desk.actor}")
         owner = desk.owner(stored)
         if owner is None:

@@ -47,13 +47,14 @@ def demo(bad: BadOption = Bad.TTFT, sabotage: SabotageOption = None) -> int:
         from rollout.testing.demo import run_demo
     except ImportError as error:
         raise DemoFailed(
-            "the demo needs the sandbox", why=f"{error.name or error} is not installed", hint="`pip install 'rollout[sandbox]'` installs it."
+            "the demo needs the sandbox",
+            why=f"{error.name or error} is not installed",
+            hint="`pip install 'rollout[sandbox]'` installs it.",
         ) from error
 
     done = run_demo(bad.value, sabotage.value if sabotage else None, output.progress)
-    output.result(
-        f"demo: completed={done.completed} rolled_back={done.rolled_back} failed_requests={done.failed_requests} cut_streams={done.cut_streams}"
-    )
+    figures = f"failed_requests={done.failed_requests} cut_streams={done.cut_streams}"
+    output.result(f"demo: completed={done.completed} rolled_back={done.rolled_back} {figures}")
     wanted = (2, 0) if bad is Bad.NONE else (1, 1)
     harmed = done.failed_requests > 0 or done.cut_streams > 0
     return int(ExitCode.UNEXPECTED if harmed or (done.completed, done.rolled_back) != wanted else ExitCode.DONE)

@@ -58,9 +58,9 @@ def findings(error: RolloutError) -> list[str]:
     return [str(one) for one in getattr(error, "findings", ())]
 
 
-def show(what: str, why: str, following: str, *, findings: Iterable[str] = ()) -> None:
+def show(what: str, why: str, following: str, *, findings: Iterable[str] = (), word: str = "error") -> None:
     """The three lines, with findings between what and why."""
-    lines = [f"error: {what}", *(f"  - {one}" for one in findings), f"  why:  {why}", f"  next: {following}"]
+    lines = [f"{word}: {what}", *(f"  - {one}" for one in findings), f"  why:  {why}", f"  next: {following}"]
     print(redact("\n".join(lines)), file=sys.stderr)
 
 

@@ -15,7 +15,11 @@ Verify = Annotated[bool, typer.Option("--verify", help="Check the hash chain ins
 
 
 @verb(
-    examples=("rollout journal 3f2a", "rollout journal 3f2a --verify", "rollout journal 3f2a --json | jq '.[] | select(.kind==\"intent\")'"),
+    examples=(
+        "rollout journal 3f2a",
+        "rollout journal 3f2a --verify",
+        "rollout journal 3f2a --json | jq '.[] | select(.kind==\"intent\")'",
+    ),
     exits=(ExitCode.DONE, ExitCode.UNEXPECTED, ExitCode.USAGE),
 )
 def journal(rollout_id: options.RolloutId, verify: Verify = False, json: options.Json = False, store: options.Store = None) -> int:

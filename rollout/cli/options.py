@@ -1,4 +1,4 @@
-"""Options that several verbs share, written once. No logic."""
+"""Options that several verbs share, written once."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from rollout.errors import UsageError
 from rollout.settings import STORE
 
 Store = Annotated[
@@ -28,3 +29,13 @@ Until = Annotated[
     str,
     typer.Option("--until", metavar="WORD", help="Stop when it is reached: promoted, completed, or a step (declare … cleanup)."),
 ]
+Patience = Annotated[
+    str, typer.Option("--patience", metavar="DURATION", help="How long to sit in a hold whose cause may go away by itself.")
+]
+
+
+def said(reason: str) -> str:
+    """The reason; UsageError when it says nothing."""
+    if not reason.strip():
+        raise UsageError("a reason is needed", why="`--reason` is empty", hint='write why: --reason "…"; it is kept in the journal.')
+    return reason.strip()

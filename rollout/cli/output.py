@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +28,13 @@ def as_json(value: Any) -> None:
     print(redact(json.dumps(value, indent=2, ensure_ascii=False, default=str)))
 
 
-def console(*, stderr: bool = False, width: int | None = None) -> Console:
-    """A rich console that obeys NO_COLOR and plain pipes; imported late, because it is slow to load."""
+PIPE = 120
+"""columns where there is no terminal to ask"""
+
+
+def console() -> Console:
+    """A rich console for results that obeys NO_COLOR and plain pipes; imported late, because it is slow to load."""
     from rich.console import Console
 
-    return Console(stderr=stderr, highlight=False, soft_wrap=False, width=width)
+    known = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return Console(highlight=False, width=None if known else PIPE)

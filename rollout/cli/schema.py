@@ -13,7 +13,7 @@ def schema() -> int:
 
     Point an editor at it with a first line such as `# yaml-language-server: $schema=plan.schema.json`.
     """
-    from rollout.plan.schema import plan_schema
+    from rollout.plan.schema import schema_text
 
-    output.as_json(plan_schema())
+    output.result(schema_text().rstrip())
     return int(ExitCode.DONE)

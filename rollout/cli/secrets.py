@@ -39,7 +39,9 @@ def _from_env(name: str, key: str, env: Mapping[str, str]) -> str:
     if not value:
         state = "is empty" if name in env else "is not set"
         raise PreflightError(
-            f"`{key}` cannot be read", why=f"the environment variable {name} {state}", hint=f"`export {name}=…`, then run the same command again."
+            f"`{key}` cannot be read",
+            why=f"the environment variable {name} {state}",
+            hint=f"`export {name}=…`, then run the same command again.",
         )
     return value
 

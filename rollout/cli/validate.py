@@ -33,10 +33,9 @@ def validate(plan: Plan, json: options.Json = False) -> int:
     if json:
         output.as_json({"valid": True, "digest": loaded.digest, "plan": loaded.plan.model_dump(mode="json", by_alias=True)})
     else:
-        targets = len(loaded.plan.stable)
-        output.result(
-            f"{plan}: valid; changes {loaded.plan.change.unit} of {targets} target{'s' if targets > 1 else ''} on route {loaded.plan.route.name}"
-        )
+        said = loaded.plan
+        many = f"{len(said.stable)} target{'s' if len(said.stable) > 1 else ''}"
+        output.result(f"{plan}: valid; changes {said.change.unit} of {many} on route {said.route.name}")
     return int(ExitCode.DONE)
 
 

@@ -62,21 +62,23 @@ class GPUStack:
         """All targets, or those of one route."""
         return await self._list(TARGETS, Target, {} if route_id is None else {"route_id": route_id})
 
-    async def create_model(self, body: Mapping[str, Json]) -> Model:
+    # Answers of writes are not used: what counts is what a later look shows.
+
+    async def create_model(self, body: Mapping[str, Json]) -> None:
         """A new deployment. A taken name is Refused with status 409."""
-        return await self._send("POST", MODELS, Model, body)
+        await self._http.write("POST", MODELS, dict(body))
 
     async def delete_model(self, model_id: int) -> None:
         """Stops its instances at once and removes its targets from every route."""
         await self._http.write("DELETE", f"{MODELS}/{model_id}")
 
-    async def create_route(self, body: Mapping[str, Json]) -> Route:
+    async def create_route(self, body: Mapping[str, Json]) -> None:
         """A new route; the body cannot carry an access policy, it starts with the platform's (`authed`)."""
-        return await self._send("POST", ROUTES, Route, body)
+        await self._http.write("POST", ROUTES, dict(body))
 
-    async def put_route(self, route_id: int, body: Mapping[str, Json]) -> Route:
+    async def put_route(self, route_id: int, body: Mapping[str, Json]) -> None:
         """`name` is mandatory. With `targets` the whole list is replaced; without, targets stay and the cache is dropped."""
-        return await self._send("PUT", f"{ROUTES}/{route_id}", Route, body)
+        await self._http.write("PUT", f"{ROUTES}/{route_id}", dict(body))
 
     async def drop_cache(self, route_id: int, name: str) -> None:
         """The name-only PUT: changes nothing but the proxy's cache, so it is safe to repeat."""
@@ -92,10 +94,10 @@ class GPUStack:
         return typed(TypeAdapter(Access), await self._http.get(call.path), call)
 
     async def set_private(self, route_id: int, user_ids: list[int]) -> None:
-        """Only these users may use the route; the whole list of grants is replaced, so it is safe to repeat."""
+        """Only these users may use the route; the whole list of grants is replaced."""
         grants = [{"principal_type": "user", "principal_id": user} for user in user_ids]
         body = {"access_policy": "allowed_principals", "principals": grants}
-        await self._http.write("POST", f"{ROUTES}/{route_id}/access", body, repeat=True)
+        await self._http.write("POST", f"{ROUTES}/{route_id}/access", body)
 
     async def put_target(self, target_id: int, body: Mapping[str, Json]) -> None:
         """One target. Fields left out fall back to defaults: weight to 0."""
@@ -117,10 +119,6 @@ class GPUStack:
     async def api_keys(self) -> list[ApiKey]:
         """The keys of all users, masked."""
         return await self._list(KEYS, ApiKey, {"user_id": "*"})
-
-    async def _send(self, method: str, path: str, row: type[R], body: Mapping[str, Json]) -> R:
-        answer = await self._http.write(method, path, dict(body))
-        return typed(TypeAdapter(row), answer, Call(method, path))
 
     async def _list(self, path: str, row: type[R], filters: Mapping[str, str | int] | None = None) -> list[R]:
         """Every row once, by id. Pages are "recently updated first" and move while they are read: read again until they add up."""

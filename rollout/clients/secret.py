@@ -36,11 +36,18 @@ class Secret:
         """`text` without this secret."""
         return text.replace(self.__value, HIDDEN)
 
+    def begins_with(self, prefix: str) -> bool:
+        """Whether the secret begins with `prefix`: servers show that much of a masked key."""
+        return bool(prefix) and self.__value.startswith(prefix)
+
     def __repr__(self) -> str:
         return f"Secret({HIDDEN})"
 
     def __str__(self) -> str:
         return HIDDEN
+
+    def __format__(self, spec: str) -> str:
+        return format(HIDDEN, spec)
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         """Refuses pickling and copying: a copy would end up in a file or another process."""

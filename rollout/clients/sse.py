@@ -8,6 +8,7 @@ tens of streams. This room interprets no answer, follows no redirect, reads no p
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 from collections import defaultdict
 from collections.abc import Mapping
@@ -292,4 +293,4 @@ def _order(call: Call, cap: int) -> _Order:
 def _words(error: OSError) -> str:
     if isinstance(error, TimeoutError):
         return f"no connection within {CONNECT:g} s"
-    return error.strerror or str(error) or type(error).__name__
+    return os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error) or type(error).__name__

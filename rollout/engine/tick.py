@@ -206,7 +206,7 @@ class Engine:
         before = (state.hold.reason, state.hold.detail) if state.hold else None
         if hold is not None and before != (hold["reason"], hold["detail"]):
             events.append(self._event("hold", hold["detail"], hold={**hold, "since": now.isoformat()}))
-        elif hold is None and state.hold is not None and phase is state.phase:
+        elif hold is None and state.hold is not None and phase is state.phase and not isinstance(decision, Record):
             events.append(self._event("hold", "hold over", hold=None))
         return self._write(state, events) if events else state
 
@@ -263,8 +263,9 @@ def phase_for(state: RolloutState, decision: Decision, *, halted: bool) -> Phase
             return Phase.HALTED
         case HoldOn():
             return Phase.HOLDING
-        case Record(facts) if halted and "halted" in facts:
-            return base_phase(state)
+        case Record(facts):
+            leaves = state.phase is Phase.PENDING or (halted and "halted" in facts)
+            return base_phase(state) if leaves else state.phase
         case _:
             return Phase.HALTED if halted else base_phase(state)
 

@@ -39,13 +39,15 @@ class _Fault:
 
 def add_findings(error: ValidationError, source: Source) -> None:
     """Add one finding to `source` for each cause in `error`. Values below a secret reference are never repeated."""
-    faults = [_locate(e, source) for e in error.errors(include_url=False, include_input=False)]
+    faults = list(_alternatives([_locate(e, source) for e in error.errors(include_url=False, include_input=False)]))
     faults = [f for f in faults if not any(f.path[: len(b)] == b for b in source.broken)]
     faults = [f for f in faults if f.path not in source.secret or f.kind == "extra_forbidden"]
+    # The model counts only the entries it accepted; each one that it refused has a finding already.
+    faults = [f for f in faults if f.kind != "too_short" or len(_at(source.data, f.path)) < f.context["min_length"]]
     meant: set[Path] = set()
     for fault in [f for f in faults if f.kind == "extra_forbidden"]:
         meant |= _unknown_key(fault, source)
-    for fault in _alternatives([f for f in faults if f.kind != "extra_forbidden"]):
+    for fault in [f for f in faults if f.kind != "extra_forbidden"]:
         if fault.kind == "missing":
             if (*fault.path, fault.missing) not in meant:
                 _missing(fault, source)
@@ -72,13 +74,13 @@ def _locate(error: Any, source: Source) -> _Fault:
 
 def _alternatives(faults: list[_Fault]) -> Iterator[_Fault]:
     """Of the errors of several alternatives keep the ones of the alternative that fits best: the one that came deepest."""
-    for fault in faults:
-        rivals = [f for f in faults if fault.tagged and f.tagged and f is not fault and f.path[: len(fault.path)] == fault.path]
-        if any(len(f.path) > len(fault.path) or (f.kind == "plan" and fault.kind != "plan") for f in rivals):
-            continue
-        if any(f.path == fault.path and faults.index(f) < faults.index(fault) for f in rivals):
-            continue
-        yield fault
+    tagged = [f for f in faults if f.tagged]
+    passed = {f.path[:depth] for f in tagged for depth in range(len(f.path))}
+    spoken: dict[Path, _Fault] = {}
+    for fault in tagged:
+        if fault.path not in spoken or (fault.kind == "plan" and spoken[fault.path].kind != "plan"):
+            spoken[fault.path] = fault
+    yield from (f for f in faults if not f.tagged or (f.path not in passed and spoken[f.path] is f))
 
 
 def _unknown_key(fault: _Fault, source: Source) -> set[Path]:

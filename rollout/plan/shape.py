@@ -9,9 +9,10 @@ from enum import EnumMeta
 from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator
+from pydantic import AfterValidator, BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 
+from rollout.plan.checks import url
 from rollout.plan.finding import Path, one_of
 from rollout.plan.model import Plan, SecretRef
 from rollout.plan.units import parse_bytes, parse_duration
@@ -50,6 +51,12 @@ def keys(part: type[BaseModel]) -> dict[str, FieldInfo]:
     return {info.alias or name: info for name, info in part.model_fields.items()}
 
 
+def slot_in(part: type[BaseModel], key: str) -> Slot:
+    """What may stand under `key` of `part`. Raises KeyError when there is no such key."""
+    info = keys(part)[key]
+    return Slot(info.annotation, tuple(info.metadata), info)
+
+
 def slot_at(path: Path) -> Slot | None:
     """What may stand at `path`; None when the plan has no such place or takes anything there."""
     slot = Slot(Plan)
@@ -64,8 +71,7 @@ def slot_at(path: Path) -> Slot | None:
 def _below(slot: Slot, step: str | int) -> Slot | None:
     part = slot.part
     if part is not None:
-        info = keys(part).get(str(step))
-        return Slot(info.annotation, tuple(info.metadata), info) if info is not None else None
+        return slot_in(part, str(step)) if step in keys(part) else None
     for option in _options(slot):
         origin, args = get_origin(option.type), get_args(option.type)
         if origin is tuple and isinstance(step, int):
@@ -82,6 +88,8 @@ def kind(slot: Slot) -> str:
         return "a duration such as 30s, 10m or 2h"
     if slot.size:
         return "a size such as 8GiB"
+    if any(isinstance(m, AfterValidator) and m.func is url for m in slot.metadata):
+        return "a URL such as http://127.0.0.1:30080"
     if _is_union(slot.type):
         return " or ".join(dict.fromkeys(kind(o) for o in _options(slot)))
     if get_origin(slot.type) is Literal:
@@ -103,10 +111,12 @@ def walk(part: type[BaseModel] = Plan, path: Path = ()) -> Iterator[tuple[Path, 
     """Every part of a plan with its path, depth first; list items carry position 0."""
     yield path, part
     for key in keys(part):
-        slot = _below(Slot(part), key)
-        for below, where in ((slot, (*path, key)), (_below(slot, 0) if slot and not slot.part else None, (*path, key, 0))):
-            if below is not None and below.part is not None:
-                yield from walk(below.part, where)
+        slot = slot_in(part, key)
+        item = None if slot.part else _below(slot, 0)
+        if slot.part is not None:
+            yield from walk(slot.part, (*path, key))
+        elif item is not None and item.part is not None:
+            yield from walk(item.part, (*path, key, 0))
 
 
 @cache

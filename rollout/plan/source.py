@@ -124,7 +124,7 @@ class _Composer:
             frame.holds[frame.key], frame.key = value, None
         if isinstance(value, dict | list):
             if len(self.stack) >= MAX_DEPTH:
-                self._stop(mark, path, f"at most {MAX_DEPTH} levels", "a deeper nesting")
+                self._stop(mark, (), f"at most {MAX_DEPTH} levels", "a deeper nesting")
             self.stack.append(_Frame(path, value))
 
     def _slot(self, frame: _Frame | None, mark: Mark) -> tuple[Path, Mark]:

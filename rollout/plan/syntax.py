@@ -54,7 +54,8 @@ def explain_syntax(error: yaml.YAMLError, text: str) -> Iterator[Told]:
         return
     opened = getattr(error, "context_mark", None)
     expected, found_, hint = _words(problem, text[mark.index : mark.index + 1] if mark is not None else "", opened)
-    yield (line, column), expected, found_, hint
+    past = line > len(_BREAK.findall(text)) + 1
+    yield mark_at(text, len(text)) if past else (line, column), expected, found_, hint
 
 
 def _words(problem: str, character: str, opened: yaml.Mark | None) -> tuple[str, str, str]:
@@ -72,4 +73,6 @@ def _words(problem: str, character: str, opened: yaml.Mark | None) -> tuple[str,
         return "`:` after a key", "none", f"look at the key on {where} and at the indentation"
     if "block end" in problem or "expected key" in problem or "'-' indicator" in problem:
         return "a key or `- ` in line with those before", "something else", f"look at the indentation since {where}"
+    if "nesting depth" in problem:
+        return "at most 32 levels", "a deeper nesting", ""
     return "YAML", problem or "something else", ""

@@ -23,7 +23,7 @@ _BYTES = {
     "GB": 10**9,
     "TB": 10**12,
 }
-_NUMBER = r"[0-9]{1,9}(?:\.[0-9]{1,9})?"
+_NUMBER = r"[0-9]{1,15}(?:\.[0-9]{1,9})?"
 _PARTS = re.compile(r"\s*".join(rf"(?:({_NUMBER})\s*{unit})?" for unit in ("d", "h", r"m(?!s)", "s", "ms")))
 _WORDS = {
     "milliseconds": "ms",

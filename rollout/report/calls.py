@@ -5,12 +5,12 @@ It is a forecast of what the steps decide; a test holds it against the journal o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict
 
 from rollout.domain.receipts import Pair, Receipts
-from rollout.domain.weights import Rung, rungs
+from rollout.domain.weights import Rung
 from rollout.plan.model import Plan
 from rollout.report.words import percent
 
@@ -26,14 +26,14 @@ class Call(BaseModel):
     text: str
 
 
-def calls(plan: Plan, receipts: Receipts, ladder: tuple[float, ...]) -> list[Call]:
+Ladders = Mapping[str, Sequence[Rung]]
+"""canary deployment -> its rungs"""
+
+
+def calls(plan: Plan, receipts: Receipts, ladders: Ladders) -> list[Call]:
     """The writes of a rollout in which nothing goes wrong, from the marker to the marker's removal."""
-    return [*_before(plan, receipts), *(c for n in range(len(receipts.pairs)) for c in _replace(receipts, n, ladder)), *_cleanup(receipts)]
-
-
-def ladder_for(receipts: Receipts, pair: Pair, ladder: tuple[float, ...]) -> tuple[Rung, ...]:
-    """The rungs of one pair in weights."""
-    return rungs(ladder, pair.scaled, receipts.siblings_weight(pair))
+    replaced = [call for n, pair in enumerate(receipts.pairs, 1) for call in _replace(receipts, pair, n, ladders[pair.canary])]
+    return [*_before(plan, receipts), *replaced, *_cleanup(receipts)]
 
 
 def _before(plan: Plan, receipts: Receipts) -> Iterator[Call]:
@@ -46,12 +46,11 @@ def _before(plan: Plan, receipts: Receipts) -> Iterator[Call]:
     yield _call("stage", None, "delete_deployment", f"delete {receipts.staging}")
 
 
-def _replace(receipts: Receipts, index: int, ladder: tuple[float, ...]) -> Iterator[Call]:
-    pair, number = receipts.pairs[index], index + 1
+def _replace(receipts: Receipts, pair: Pair, number: int, ladder: Sequence[Rung]) -> Iterator[Call]:
     yield _call("attach", number, "create_deployment", f"create {pair.canary}, dark: no route of users names it")
     yield _call("attach", number, "create_probe_route", f"private route {pair.canary_probe} to {pair.canary}")
     yield _call("attach", number, "create_probe_route", f"private route {pair.stable_probe} to {pair.stable}, for paired probes")
-    for rung in ladder_for(receipts, pair, ladder):
+    for rung in ladder:
         yield from _rung(receipts, pair, number, rung)
 
 
@@ -66,7 +65,9 @@ def _rung(receipts: Receipts, pair: Pair, number: int, rung: Rung) -> Iterator[C
     verb, word = ("join", "joins with") if rung.index == 0 else ("set_weight", "gets")
     share = f"{percent(rung.pair_share)} of the pair, {percent(rung.route_share)} of the route"
     yield _call(step, number, verb, f"{pair.canary} {word} weight {rung.weight} beside {pair.scaled}: {share}")
-    yield _call(step, number, "refresh", f"drop the cached targets of {receipts.route}; then verify the share by own requests, watch, judge")
+    yield _call(
+        step, number, "refresh", f"drop the cached targets of {receipts.route}; then verify the share by own requests, watch, judge"
+    )
 
 
 def _cleanup(receipts: Receipts) -> Iterator[Call]:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from rollout.analysis.config import JudgeConfig
-from rollout.domain.receipts import Pair, Receipts
+from rollout.analysis.config import JudgeConfig, Mode
+from rollout.domain.receipts import Receipts
 from rollout.domain.weights import BALANCED, Rung, load_ratio
 from rollout.domain.world import World
 from rollout.plan.model import Plan
-from rollout.report.calls import Call, calls, ladder_for
+from rollout.report.calls import Call, Ladders, calls
 
 Json = Any
+OURS = frozenset({"name", "enable_model_route"})
+"""fields in which every canary differs: they are identity, not a change"""
 
 
 class Part(BaseModel):
@@ -52,6 +55,8 @@ class PairPlan(Part):
     weight_during: int
     changes: tuple[Change, ...]
     rungs: tuple[RungPlan, ...]
+    shared: tuple[str, ...]
+    """other routes that send to stable: it will not be deleted"""
 
 
 class Evidence(Part):
@@ -77,6 +82,26 @@ class Deadline(Part):
     then: str
 
 
+@dataclass(frozen=True)
+class Declared:
+    """What `declare` would fix. `rate`: requests an hour; `diff`: canary -> rows (field, stable, canary).
+
+    `shared`: stable -> other routes that send to it.
+    """
+
+    mode: Mode
+    rate: float | None
+    receipts: Receipts
+    ladders: Ladders
+    diff: Mapping[str, Sequence[Sequence[Json]]]
+    shared: Mapping[str, Sequence[str]]
+
+    @property
+    def rungs_below(self) -> int:
+        """Rungs below 100 % of the first pair; all pairs have the same."""
+        return sum(1 for rung in self.ladders[self.receipts.pairs[0].canary] if not rung.full)
+
+
 class DryRun(Part):
     """The whole forecast. `refusals`: why it would not start."""
 
@@ -94,11 +119,10 @@ class DryRun(Part):
     calls: tuple[Call, ...]
 
 
-def dry_run(plan: Plan, world: World, refusals: Sequence[str], declared: Mapping[str, Json] | None, judge: JudgeConfig | None) -> DryRun:
-    """The forecast. `declared` = the facts that `declare` would fix; None when the world does not even allow to compute them."""
-    receipts = Receipts.model_validate(declared["receipts"]) if declared else None
-    ladder = tuple(float(s) for s in declared["ladder"]) if declared else ()
-    pairs = [_pair(plan, world, receipts, i, ladder, declared["diff"]) for i in range(len(receipts.pairs))] if receipts and declared else []
+def dry_run(plan: Plan, world: World, refusals: Sequence[str], declared: Declared | None, judge: JudgeConfig | None) -> DryRun:
+    """The forecast. `declared` and `judge` are None when the world does not even allow to compute them."""
+    mode = declared.mode if declared else "thin" if plan.evidence.mode == "auto" else plan.evidence.mode.value
+    below = declared.rungs_below if declared else 1
     return DryRun(
         name=plan.metadata.name,
         server=plan.gpustack.server,
@@ -106,30 +130,31 @@ def dry_run(plan: Plan, world: World, refusals: Sequence[str], declared: Mapping
         route=plan.route.name,
         unit=plan.change.unit.value,
         refusals=tuple(refusals),
-        pairs=tuple(pairs),
+        pairs=tuple(_pair(plan, world, declared, index) for index in range(len(declared.receipts.pairs))) if declared else (),
         evidence=_evidence(declared, judge) if declared and judge else None,
-        deadlines=deadlines(plan, declared["mode"] if declared else "thin"),
-        shortest=shortest(plan, declared["mode"] if declared else "thin", len(ladder) - 1) * max(1, len(plan.stable)),
-        calls=tuple(calls(plan, receipts, ladder)) if receipts else (),
+        deadlines=deadlines(plan, mode),
+        shortest=shortest(plan, mode, below) * len(plan.stable),
+        calls=tuple(calls(plan, declared.receipts, declared.ladders)) if declared else (),
     )
 
 
-def _pair(plan: Plan, world: World, receipts: Receipts, index: int, ladder: tuple[float, ...], diff: Mapping[str, Json]) -> PairPlan:
-    pair = receipts.pairs[index]
-    stable = world.deployments[pair.stable]
-    replicas = plan.canary_of(index).sizing.replicas or stable.replicas
+def _pair(plan: Plan, world: World, declared: Declared, index: int) -> PairPlan:
+    pair = declared.receipts.pairs[index]
+    stable = world.deployments[pair.stable].replicas
+    canary = plan.canary_of(index).sizing.replicas or stable
     changes = [
-        Change(field=f, stable=a, canary=b, kind="unit" if f in plan.change.to else "sizing")
-        for f, a, b in diff.get(pair.canary, ())
-        if f not in ("name", "enable_model_route")
+        Change(field=field, stable=before, canary=after, kind="unit" if field in plan.change.to else "sizing")
+        for field, before, after in declared.diff.get(pair.canary, ())
+        if field not in OURS
     ]
-    steps = [_rung(r, replicas, stable.replicas) for r in ladder_for(receipts, pair, ladder)]
-    return _pair_plan(pair, changes, steps)
-
-
-def _pair_plan(pair: Pair, changes: list[Change], steps: list[RungPlan]) -> PairPlan:
     return PairPlan(
-        stable=pair.stable, canary=pair.canary, weight=pair.weight, weight_during=pair.scaled, changes=tuple(changes), rungs=tuple(steps)
+        stable=pair.stable,
+        canary=pair.canary,
+        weight=pair.weight,
+        weight_during=pair.scaled,
+        changes=tuple(changes),
+        rungs=tuple(_rung(rung, canary, stable) for rung in declared.ladders[pair.canary]),
+        shared=tuple(declared.shared.get(pair.stable, ())),
     )
 
 
@@ -149,10 +174,10 @@ def may(ratio: float | None) -> str:
     return "latency may pass and fail" if ratio <= BALANCED[1] else "latency may pass, not fail: the canary is busier"
 
 
-def _evidence(declared: Mapping[str, Json], judge: JudgeConfig) -> Evidence:
+def _evidence(declared: Declared, judge: JudgeConfig) -> Evidence:
     return Evidence(
-        mode=declared["mode"],
-        rate=declared.get("rate"),
+        mode=declared.mode,
+        rate=declared.rate,
         alpha=judge.alpha,
         beta=judge.beta,
         tolerated_latency=judge.tolerated_latency,
@@ -185,7 +210,9 @@ def deadlines(plan: Plan, mode: str) -> tuple[Deadline, ...]:
     verdict = plan.evidence.deadline if plan.evidence.deadline is not None else VERDICT_WITHIN[mode]
     drained = "cuts the streams that are left" if plan.drain.on_timeout == "proceed" else "holds, never kills"
     removal = "waits for `rollout approve`, then removes stable" if plan.cleanup.approval == "required" else "removes stable"
-    staged = () if plan.stage.skip else (Deadline(what="staging deployment ready", seconds=plan.stage.ready_within, then="holds: not_ready"),)
+    staged = (
+        () if plan.stage.skip else (Deadline(what="staging deployment ready", seconds=plan.stage.ready_within, then="holds: not_ready"),)
+    )
     return (
         *staged,
         Deadline(what="canary ready", seconds=plan.ready_within, then="holds: not_ready"),

@@ -20,7 +20,9 @@ LONGEST = 60
 
 def screen(run: DryRun) -> RenderableType:
     """The whole forecast."""
-    parts: list[RenderableType] = [Text(f"{run.name}: {run.unit} on route {run.route} of {run.server} ({run.server_version})", style="bold")]
+    parts: list[RenderableType] = [
+        Text(f"{run.name}: {run.unit} on route {run.route} of {run.server} ({run.server_version})", style="bold")
+    ]
     if run.refusals:
         parts += [Text(""), Text(f"REFUSED: {len(run.refusals)} finding(s); nothing would be touched", style=BAD)]
         parts += [Text(f"  - {one}") for one in run.refusals]
@@ -39,12 +41,16 @@ def screen(run: DryRun) -> RenderableType:
 def _pair(number: int, of: int, pair: PairPlan) -> Iterator[RenderableType]:
     yield Text(f"target {number} of {of}: {pair.stable} -> {pair.canary}", style="bold")
     if pair.weight != pair.weight_during:
-        yield Text(f"  weight {pair.weight} of {pair.stable} is too coarse: {pair.weight_during} during the ladder, by a twin target", style=CARE)
+        yield Text(
+            f"  weight {pair.weight} of {pair.stable} is too coarse: {pair.weight_during} during the ladder, by a twin target", style=CARE
+        )
     for change in pair.changes:
         mark = "  change  " if change.kind == "unit" else "  sizing  "
         yield Text(f"{mark}{change.field}: {_short(change.stable)} -> {_short(change.canary)}")
     if any(c.kind == "sizing" for c in pair.changes):
         yield Text("  sizing is not the change under test, but it may explain a difference", style=CARE)
+    if pair.shared:
+        yield Text(f"  {pair.stable} also serves {', '.join(pair.shared)}: it will be kept", style=CARE)
     yield _rungs(pair)
 
 
@@ -63,9 +69,11 @@ def _rungs(pair: PairPlan) -> Table:
 
 def _evidence(evidence: Evidence) -> Iterator[str]:
     rate = "unknown rate" if evidence.rate is None else f"{evidence.rate:,.0f} requests/h"
-    yield f"mode {evidence.mode} ({rate}); latency may be up to {evidence.tolerated_latency:+.0%}, +{evidence.unacceptable_latency:.0%} is too much"
+    yield f"mode {evidence.mode} ({rate})"
+    yield f"latency may be up to {evidence.tolerated_latency:+.0%}; {evidence.unacceptable_latency:+.0%} is too much"
     yield f"errors: +{evidence.unacceptable_errors * 100:g} percentage points are too much"
-    yield f"α {evidence.alpha:g} (wrong rollback), β {evidence.beta:g} (wrong promotion); replica noise v {evidence.v:g}, φ {evidence.phi:g}: {evidence.note}"
+    yield f"wrong rollback α {evidence.alpha:g}, wrong promotion β {evidence.beta:g}"
+    yield f"replica noise v {evidence.v:g}, φ {evidence.phi:g}: {evidence.note}"
 
 
 def _deadlines(run: DryRun) -> Table:

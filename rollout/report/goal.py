@@ -43,7 +43,9 @@ def goal_of(word: str) -> Goal:
     """The goal for a word of the command line. Raises UsageError that lists the words."""
     wanted = word.strip().lower().replace("-", "_")
     if wanted not in WORDS:
-        raise UsageError(f"`--until {word}` is no phase and no step", why=f"known are {', '.join(WORDS)}", hint="`--until promoted` is the usual one.")
+        raise UsageError(
+            f"`--until {word}` is no phase and no step", why=f"known are {', '.join(WORDS)}", hint="`--until promoted` is the usual one."
+        )
     return Goal(wanted)
 
 

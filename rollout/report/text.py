@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rollout.domain.state import Phase
-from rollout.report.view import STEPS, EventView, StatusView
+from rollout.report.view import STEPS, EventView, StatusView, WaitView
 from rollout.report.words import ago, clock, percent, since, until
 
 GOOD, BAD, CARE, QUIET = "green", "bold red", "yellow", "dim"
@@ -29,6 +29,8 @@ STYLE: dict[Phase, str] = {
     Phase.HALTED: BAD,
 }
 LABEL = 9
+BRIEF = 5.0
+"""seconds; a shorter wait is only the next look"""
 
 
 def screen(view: StatusView, now: datetime, zone: tzinfo | None = None) -> RenderableType:
@@ -38,9 +40,9 @@ def screen(view: StatusView, now: datetime, zone: tzinfo | None = None) -> Rende
     grid.add_column(overflow="fold")
     for label, words in _rows(view, now, zone):
         grid.add_row(label, words)
-    parts: list[RenderableType] = [_title(view), Text(""), grid]
-    if view.next:
-        parts += [Text(""), Text("you can", style=QUIET), *(Text(f"  {line}") for line in view.next)]
+    commands = [Text(""), Text("you can", style=QUIET), *(Text(f"  {line}") for line in view.next)] if view.next else []
+    urgent = view.hold is not None or view.paused is not None
+    parts: list[RenderableType] = [_title(view), *(commands if urgent else ()), Text(""), grid, *(() if urgent else commands)]
     if view.events:
         parts += [Text(""), Text("last events", style=QUIET), _events(view.events, zone)]
     return Group(*parts)
@@ -65,11 +67,11 @@ def _rows(view: StatusView, now: datetime, zone: tzinfo | None) -> Iterator[tupl
     if view.undo:
         yield "undo", Text(f"{view.undo.verb} by {view.undo.actor} {since(view.undo.at, now, zone)}: {view.undo.reason}")
     if view.hold:
-        yield "holds", Text(_hold(view, now, zone), style=CARE)
+        yield "halted" if view.phase is Phase.HALTED else "holds", Text(_hold(view, now, zone), style=CARE)
     if view.paused:
         yield "paused", Text(f"by {view.paused.actor} {since(view.paused.at, now, zone)}: {view.paused.reason}", style=CARE)
     if view.waiting:
-        end = f"until {until(view.waiting.until, now, zone)}" if view.waiting.until else "no deadline: ends by its cause or by a person"
+        end = _end(view.waiting, now, zone)
         yield "waits", Text(f"since {since(view.waiting.since, now, zone)}, {end}")
     if view.ended:
         yield "ended", Text(f"{since(view.ended, now, zone)}, after {ago((view.ended - view.created).total_seconds())}")
@@ -77,6 +79,13 @@ def _rows(view: StatusView, now: datetime, zone: tzinfo | None) -> Iterator[tupl
         yield "exit code", Text(f"{view.exit_code}: {view.exit_meaning}")
     if not view.ended:
         yield "ticked by", _owner(view, now, zone)
+
+
+def _end(wait: WaitView, now: datetime, zone: tzinfo | None) -> str:
+    if wait.until is None:
+        return "no deadline: ends by its cause or by a person"
+    brief = (wait.until - wait.since).total_seconds() <= BRIEF
+    return "looked at again every moment" if brief else f"until {until(wait.until, now, zone)}"
 
 
 def _step(view: StatusView) -> Text:
@@ -111,10 +120,14 @@ def _verdict_rows(view: StatusView) -> Iterator[tuple[str, Text]]:
     if verdict is None:
         return
     style = {"pass": GOOD, "fail": BAD, "inconclusive": CARE, "error": CARE}.get(verdict.word, QUIET)
-    yield "verdict", Text.assemble((verdict.word.upper(), style), f"  {verdict.sentence}")
+    word = "NONE YET" if verdict.word == "none" else verdict.word.upper()
+    yield "verdict", Text.assemble((word, style), f"  {verdict.sentence}")
     known = [f"evidence {verdict.mode}"] if verdict.mode else []
+    known += [f"{verdict.requests} live requests on this rung, {verdict.pairs} paired probes"] if verdict.alpha is not None else []
     known += [f"α {verdict.alpha:g}, β {verdict.beta:g}"] if verdict.alpha is not None and verdict.beta is not None else []
-    known += [f"replica noise v {verdict.v:g}, φ {verdict.phi:g}"] if verdict.v is not None and verdict.phi is not None else []
+    if verdict.v is not None and verdict.phi is not None:
+        claim = "fitted" if verdict.guaranteed else "not guaranteed: one replica"
+        known += [f"replica noise v {verdict.v:g}, φ {verdict.phi:g} ({claim})"]
     if known:
         yield "", Text("; ".join(known), style=QUIET)
 
@@ -123,6 +136,8 @@ def _hold(view: StatusView, now: datetime, zone: tzinfo | None) -> str:
     if view.hold is None:
         return ""
     end = "a person must end it" if view.hold.needs_person else "ends by itself when the cause is gone"
+    if view.phase is Phase.HALTED:
+        end = "nothing is written until the cause is gone or a person says so"
     return f"since {since(view.hold.since, now, zone)}; {end}"
 
 
@@ -147,13 +162,23 @@ def transition(event: EventView, step: str, zone: tzinfo | None = None) -> str:
     return f"{clock(event.at, zone)}  {step:<7}  {event.word:<12}  {event.text}".rstrip()
 
 
-def table(views: Sequence[StatusView], now: datetime, zone: tzinfo | None = None) -> RenderableType:
-    """The list of rollouts, newest first."""
+def table(views: Sequence[StatusView], now: datetime) -> RenderableType:
+    """The list of rollouts in the given order, a line each; only the last column may be cut."""
+    rows = [
+        (
+            v.id,
+            v.name,
+            v.route,
+            v.phase.value.replace("_", " "),
+            f"{v.step.number}/{v.step.of} {v.step.name}",
+            ago((now - v.created).total_seconds()),
+        )
+        for v in views
+    ]
     grid = Table(box=None, padding=(0, 2, 0, 0), header_style=QUIET)
-    for name in ("id", "name", "route", "phase", "step", "age", "what"):
-        grid.add_column(name, no_wrap=name != "what", overflow="ellipsis" if name == "what" else "fold")
-    for view in views:
-        phase = Text(view.phase.value.replace("_", " "), style=STYLE[view.phase])
-        age = ago((now - view.created).total_seconds())
-        grid.add_row(view.id, view.name, view.route, phase, f"{view.step.number}/{view.step.of} {view.step.name}", age, view.summary)
+    for index, name in enumerate(("id", "name", "route", "phase", "step", "age")):
+        grid.add_column(name, no_wrap=True, min_width=max([len(name), *(len(row[index]) for row in rows)]))
+    grid.add_column("what", no_wrap=True, overflow="ellipsis")
+    for row, view in zip(rows, views, strict=True):
+        grid.add_row(*row[:3], Text(row[3], style=STYLE[view.phase]), *row[4:], view.summary)
     return grid

@@ -7,13 +7,15 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from rollout.domain.state import RolloutState
-from rollout.plan.model import Plan
 
 Json = Any
 
 
 class VerdictView(BaseModel):
-    """`word`: pass | fail | inconclusive | error | none. `v`, `phi`: the assumed noise of a single replica (variance, correlation a window)."""
+    """`word`: pass, fail, inconclusive, error, or none yet. `requests`: live canary requests on this rung; `pairs`: paired probes.
+
+    `v`, `phi`: assumed noise of a single replica (variance, correlation a window); `guaranteed`: they were fitted, so α and β are claimed.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -24,22 +26,26 @@ class VerdictView(BaseModel):
     beta: float | None
     v: float | None
     phi: float | None
+    guaranteed: bool
+    requests: int
+    pairs: int
 
 
-def verdict_of(state: RolloutState, plan: Plan | None) -> VerdictView | None:
-    """The last verdict on the current target; None before anything was judged."""
-    raw = state.fact(f"{state.target}.verdict")
-    mode = state.fact("mode")
-    if raw is None and mode is None:
+def verdict_of(state: RolloutState) -> VerdictView | None:
+    """What is known about the current target; None before the evidence mode was fixed."""
+    judge, mode = state.fact(f"{state.target}.judge") or {}, state.fact("mode")
+    if not judge and mode is None:
         return None
-    raw = raw or {}
-    noise = raw.get("noise") or {}
+    config, found, seen = judge.get("config") or {}, judge.get("verdict") or {}, state.fact(f"{state.target}.seen") or {}
     return VerdictView(
-        word=str(raw.get("word", "none")),
-        sentence=str(raw.get("sentence", "no verdict yet")),
-        mode=raw.get("mode") or mode,
-        alpha=plan.evidence.alpha if plan else None,
-        beta=plan.evidence.beta if plan else None,
-        v=noise.get("v"),
-        phi=noise.get("phi"),
+        word=str(found.get("kind", "none")),
+        sentence=str(found.get("sentence", "nothing was judged yet")),
+        mode=config.get("mode") or mode,
+        alpha=config.get("alpha"),
+        beta=config.get("beta"),
+        v=config.get("v"),
+        phi=config.get("phi"),
+        guaranteed=bool(config.get("guaranteed")),
+        requests=int(seen.get("requests") or 0),
+        pairs=int(seen.get("pairs") or 0),
     )

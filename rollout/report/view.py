@@ -140,7 +140,7 @@ def view_of(state: RolloutState, plan: Plan | None, events: Sequence[Event] = ()
         hold=_hold(state),
         paused=SaidView(**state.paused.model_dump()) if state.paused else None,
         undo=SaidView(**state.undo.model_dump()) if state.undo else None,
-        verdict=verdict_of(state, plan),
+        verdict=verdict_of(state),
         verbs=verbs,
         next=tuple(command(verb, state) for verb in verbs),
         owner=owner,
@@ -202,10 +202,10 @@ def verbs_for(state: RolloutState) -> tuple[str, ...]:
 
 def command(verb: str, state: RolloutState) -> str:
     """The command line for a verb, ready to be copied."""
-    if verb == "run":
+    word, _, flags = verb.partition(" ")
+    if word == "run":
         return f"rollout run {state.id}"
-    extra = " --accept-inconclusive" if verb == "approve" and state.hold and state.hold.reason == "inconclusive" else ""
-    return f"rollout {verb} {state.id}{extra} --reason '…'"
+    return " ".join(part for part in ("rollout", word, state.id, flags, "--reason '…'") if part)
 
 
 def summary(state: RolloutState) -> str:
@@ -217,7 +217,8 @@ def summary(state: RolloutState) -> str:
         case Phase.HOLDING if state.hold:
             return f"holds ({_words(state.hold.reason)}): {state.hold.detail}"
         case Phase.HALTED:
-            return f"halted ({_words(state.hold.reason)}): {state.hold.detail}" if state.hold else "halted: a person is needed now"
+            halted = _hold(state)
+            return f"halted ({_words(halted.reason)}): {halted.detail}" if halted else "halted: a person is needed now"
         case Phase.ROLLING_BACK:
             cause = f" because {state.undo.actor} said: {state.undo.reason}" if state.undo else ""
             return f"goes back to stable{cause}"
@@ -254,6 +255,10 @@ def _words(reason: str) -> str:
 
 
 def _hold(state: RolloutState) -> HoldView | None:
+    """The hold, or why it halted, which the engine keeps as a fact."""
+    halted = state.fact("halted") if state.phase is Phase.HALTED else None
+    if halted:
+        return HoldView(reason=halted["reason"], detail=halted["detail"], since=halted["at"], needs_person=True)
     if state.hold is None:
         return None
     held = state.hold

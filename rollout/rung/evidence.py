@@ -10,7 +10,20 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from rollout.analysis import JudgeConfig, JudgeState, ProbePair, Verdict, Window, absorb, config_for, new_state, share_alarm, verdict
+from rollout.analysis import (
+    ArmWindow,
+    JudgeConfig,
+    JudgeState,
+    ProbePair,
+    ShareAlarm,
+    Verdict,
+    Window,
+    absorb,
+    config_for,
+    new_state,
+    share_alarm,
+    verdict,
+)
 from rollout.domain.context import Ctx, act
 from rollout.domain.decision import Decision, HoldOn, Record, TakeBack
 from rollout.domain.weights import Rung
@@ -34,7 +47,7 @@ def judge(ctx: Ctx, rung: Rung, *, last: bool) -> Decision | None:
     config, state = JudgeConfig.from_json(fact["config"]), JudgeState.from_json(fact["state"])
     found = verdict(config, state)
     return (
-        _conclude(ctx, found, state)
+        _conclude(ctx, found, share_alarm(config, state))
         or _pairs(ctx, rung, fact, seen)
         or _window(ctx, rung, fact, seen)
         or _leave(ctx, found, seen, last=last)
@@ -62,12 +75,13 @@ def _enter(ctx: Ctx, rung: Rung, seen: Mapping[str, Json]) -> Record:
     return Record({ctx.key("seen"): fresh, ctx.key("base"): windows.base(ctx, rung)}, f"watching rung {rung.pair_share:.2%}")
 
 
-def _conclude(ctx: Ctx, found: Verdict, state: JudgeState) -> Decision | None:
+def _conclude(ctx: Ctx, found: Verdict, share: ShareAlarm) -> Decision | None:
     if found.kind == "fail":
         return TakeBack("verdict", found.sentence)
-    alarm = share_alarm(state)
-    if alarm:
-        return HoldOn("share_alarm", str(alarm), clears=(ctx.key("judge"), ctx.key("seen"), ctx.key("base")))
+    if share.alarm:
+        seen = f"{share.canary} of {share.total} requests reached the canary, expected {share.expected:.2%}"
+        afresh = tuple(ctx.key(name) for name in ("judge", "seen", "base"))
+        return HoldOn("share_alarm", f"{seen}; suspects: {', '.join(share.suspects)}", clears=afresh)
     return None
 
 
@@ -77,17 +91,19 @@ def _pairs(ctx: Ctx, rung: Rung, fact: Mapping[str, Json], seen: Mapping[str, Js
     if done is not None:
         return _absorb_pairs(ctx, rung, fact, seen, done)
     probes, used = ctx.the_plan.evidence.probes, int(seen.get("pairs", 0))
-    if ctx.state.fact("mode") == "rich" or used >= probes.pairs or seen.get("turn") != "probes":
+    enough = ctx.state.fact("mode") == "rich" or used >= probes.pairs or _late(ctx, str(ctx.state.fact("mode"))) is not None
+    if enough or seen.get("turn") != "probes":
         return None
+    count = min(probes.batch, probes.pairs - used)
     args = {
         "stable": ctx.pair.stable_probe,
         "canary": ctx.pair.canary_probe,
-        "n": min(probes.batch, probes.pairs - used),
+        "n": count,
         "prompts": list(probes.prompts),
         "max_tokens": probes.max_tokens,
         "seq": used,
     }
-    return act("probe_pairs", f"paired probes {used + 1} to {used + args['n']} of {probes.pairs}", ctx.key("pairs"), **args)
+    return act("probe_pairs", f"paired probes {used + 1} to {used + count} of {probes.pairs}", ctx.key("pairs"), **args)
 
 
 def _absorb_pairs(ctx: Ctx, rung: Rung, fact: Mapping[str, Json], seen: Mapping[str, Json], done: Mapping[str, Json]) -> Record:
@@ -97,7 +113,7 @@ def _absorb_pairs(ctx: Ctx, rung: Rung, fact: Mapping[str, Json], seen: Mapping[
         facts[ctx.key("seen")] = {**seen, "turn": "live", "invalid": int(seen.get("invalid", 0)) + 1}
         return Record(facts, f"a batch of paired probes says nothing: {done['invalid']}")
     pairs = tuple(ProbePair(*row) for row in done["pairs"])
-    quiet = windows.ArmWindow(requests=0, errors=0, status="NO_TRAFFIC")
+    quiet = ArmWindow(requests=0, errors=0, status="NO_TRAFFIC")
     window = Window(id=number, rung=rung.index, seconds=0.0, stable=quiet, canary=quiet, pairs=pairs)
     facts[ctx.key("judge")] = _used(fact, window)
     facts[ctx.key("seen")] = {**seen, "id": number, "pairs": int(seen.get("pairs", 0)) + len(pairs), "turn": "live"}
@@ -114,7 +130,7 @@ def _window(ctx: Ctx, rung: Rung, fact: Mapping[str, Json], seen: Mapping[str, J
     number = int(seen["id"]) + 1
     window = windows.window(ctx, rung, base, number)
     after = {**seen, "id": number, "requests": int(seen["requests"]) + window.canary.requests, "turn": "probes"}
-    facts = {ctx.key("judge"): _used(fact, window), ctx.key("seen"): after, ctx.key("base"): windows.base(ctx, rung)}
+    facts = {ctx.key("judge"): _used(fact, window), ctx.key("seen"): after, ctx.key("base"): windows.base(ctx, rung, base)}
     text = f"window {number}: canary {window.canary.requests} requests ({window.canary.errors} errors), stable {window.stable.requests}"
     return Record(facts, text)
 
@@ -139,10 +155,11 @@ def _leave(ctx: Ctx, found: Verdict, seen: Mapping[str, Json], *, last: bool) ->
     asked_requests = min(evidence.min_requests, LIVE_REQUESTS[mode])
     accepted = ctx.state.fact("said.accept_inconclusive") is not None
     exposed = here >= asked_time and int(seen["requests"]) >= asked_requests
-    if (exposed and (not last or found.kind == "pass")) or (last and accepted):
+    held = ctx.state.hold is not None and ctx.state.hold.reason == "inconclusive"
+    if (exposed and not held and (not last or found.kind == "pass")) or (last and accepted):
         return None
     late = _late(ctx, mode)
-    if late and not (exposed and not last):
+    if late:
         verbs = ("approve --accept-inconclusive", "promote", "rollback", "abort")
         return HoldOn("inconclusive", f"no verdict within {late:.0f} s: {found.sentence}", verbs=verbs)
     left = f"{here:.0f} of {asked_time:.0f} s, {seen['requests']} of {asked_requests} requests"

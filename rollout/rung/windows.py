@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from rollout.analysis import ArmWindow, Histogram, Window
@@ -17,18 +18,25 @@ from rollout.rung.write import stable_share
 Json = Any
 
 
-def counters(sample: EngineSample | None) -> CounterSample:
-    """A sample in the judge's own terms. `requests` counts first tokens where the engine says so: the nearest to arrivals it has."""
-    if sample is None:
-        return CounterSample({}, "METRIC_ERROR")
-    rows = {
-        key: InstanceCounters(requests=row.requests, errors=row.errors, ttft=row.ttft, e2e=row.e2e, started=row.started)
+def counters(sample: EngineSample | None) -> CounterSample | None:
+    """A sample in the judge's own terms; None when it could not be read."""
+    if sample is None or sample.status == "METRIC_ERROR":
+        return None
+    return {
+        key: InstanceCounters(
+            requests=int(row.requests),
+            errors=int(row.errors or 0),
+            ttft=_whole(row.ttft),
+            e2e=_whole(row.e2e),
+            started=row.started,
+        )
         for key, row in sample.instances.items()
         if row.requests is not None
     }
-    if sample.status == "OK" and not rows:
-        return CounterSample({}, "NO_METRIC")
-    return CounterSample(rows, sample.status)
+
+
+def _whole(buckets: Mapping[float, float] | None) -> dict[float, int] | None:
+    return None if buckets is None else {le: int(count) for le, count in buckets.items()}
 
 
 def started(sample: EngineSample | None) -> float | None:
@@ -43,9 +51,11 @@ def started(sample: EngineSample | None) -> float | None:
     return total
 
 
-def base(ctx: Ctx, rung: Rung) -> dict[str, Json]:
-    """What the next window is measured from."""
-    samples = {name: to_json(s) for name in in_route(ctx) if (s := ctx.world.samples.get(name)) is not None}
+def base(ctx: Ctx, rung: Rung, before: Mapping[str, Json] | None = None) -> dict[str, Json]:
+    """What the next window is measured from. A side that could not be read keeps its last good sample, so nothing is lost."""
+    kept: dict[str, Json] = dict(before["samples"]) if before else {}
+    read = {name: s for name in in_route(ctx) if (s := ctx.world.samples.get(name)) is not None and s.status == "OK"}
+    samples = {name: raw for name, raw in kept.items() if name in in_route(ctx)} | {name: to_json(s) for name, s in read.items()}
     return {"at": ctx.now.isoformat(), "rung": rung.index, "samples": samples}
 
 
@@ -58,8 +68,8 @@ def in_route(ctx: Ctx) -> tuple[str, ...]:
 def window(ctx: Ctx, rung: Rung, since: Mapping[str, Json], number: int) -> Window:
     """The window from `since` to now."""
     before = {name: from_json(raw) for name, raw in since["samples"].items()}
-    pair, seconds = ctx.pair, ctx.since(ctx_time(since))
-    arms = [window_delta(counters(before.get(n)), counters(ctx.world.samples.get(n))) for n in (pair.stable, pair.canary)]
+    pair, seconds = ctx.pair, ctx.since(datetime.fromisoformat(since["at"]))
+    arms = [window_delta(counters(before.get(n)) or {}, counters(ctx.world.samples.get(n))) for n in (pair.stable, pair.canary)]
     views = [ctx.world.deployments.get(n) for n in (pair.stable, pair.canary)]
     ready = [v.ready_replicas if v else 0 for v in views]
     return Window(
@@ -73,13 +83,6 @@ def window(ctx: Ctx, rung: Rung, since: Mapping[str, Json], number: int) -> Wind
         share_counts=_share(ctx, before),
         memory_available=_memory(ctx),
     )
-
-
-def ctx_time(since: Mapping[str, Json]) -> Any:
-    """The instant a base was taken."""
-    from datetime import datetime
-
-    return datetime.fromisoformat(since["at"])
 
 
 def _share(ctx: Ctx, before: Mapping[str, EngineSample]) -> tuple[int, int] | None:
@@ -102,15 +105,15 @@ def _memory(ctx: Ctx) -> int | None:
 
 def reference(sample: EngineSample | None, metric: str) -> Histogram | None:
     """Stable's histogram since its engines began: the yardstick that is fixed before the rollout."""
-    if sample is None or sample.status != "OK":
+    now = counters(sample) if sample is not None and sample.status == "OK" else None
+    if not now:
         return None
-    empty = CounterSample({key: _zero(row) for key, row in counters(sample).instances.items()}, "OK")
-    arm: ArmWindow = window_delta(empty, counters(sample))
+    arm: ArmWindow = window_delta({key: _zero(row) for key, row in now.items()}, now)
     return arm.ttft if metric == "ttft" else arm.e2e
 
 
 def _zero(row: InstanceCounters) -> InstanceCounters:
-    def none(buckets: Mapping[float, float] | None) -> dict[float, float] | None:
-        return None if buckets is None else dict.fromkeys(buckets, 0.0)
+    def none(buckets: Mapping[float, int] | None) -> dict[float, int] | None:
+        return None if buckets is None else dict.fromkeys(buckets, 0)
 
-    return InstanceCounters(requests=0.0, errors=0.0, ttft=none(row.ttft), e2e=none(row.e2e), started=row.started)
+    return InstanceCounters(requests=0, errors=0, ttft=none(row.ttft), e2e=none(row.e2e), started=row.started)

@@ -113,6 +113,12 @@ class _Seen:
             self.first = at if self.first is None else self.first
             self.last = at
 
+    def per_token(self) -> float | None:
+        """Undefined below two tokens, and when all content came at one instant."""
+        if self.first is None or self.last is None or self.tokens is None or self.tokens < 2 or self.last == self.first:
+            return None
+        return (self.last - self.first) / (self.tokens - 1)
+
 
 def read(exchange: Exchange) -> Answer:
     """The answer that an exchange carries; never raises, whatever the server sent."""

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
 from rollout.clock import Clock
-from rollout.errors import UsageError
+from rollout.errors import ServerError, UsageError
 from rollout.sources.answers import Answer
 from rollout.sources.chat import Chat
 from rollout.sources.lag import Heartbeat, client_bound, quantile
@@ -43,7 +43,7 @@ class Stager:
         if not self.knows(verb):
             raise UsageError(f"No measurement is called `{verb}`.", hint="Known: stage_cell.")
         worker = args["worker"]
-        before = await self._memory(worker)
+        before = await self._available(worker)
         await self._chat.connect(args["concurrency"])
         watch = asyncio.create_task(self._watch(worker, lowest := list[int]()))
         began = self._clock.monotonic()
@@ -54,7 +54,7 @@ class Stager:
         finally:
             watch.cancel()
             await asyncio.gather(watch, return_exceptions=True)
-        after = await self._memory(worker)
+        after = await self._available(worker)
         least = min([*lowest, *(m for m in (before, after) if m is not None)], default=None)
         return {
             "prompt_tokens": args["prompt_tokens"],
@@ -82,10 +82,16 @@ class Stager:
 
     async def _watch(self, worker: str, seen: list[int]) -> None:
         while True:
-            available = await self._memory(worker)
+            available = await self._available(worker)
             if available is not None:
                 seen.append(available)
             await self._clock.sleep(EVERY)
+
+    async def _available(self, worker: str) -> int | None:
+        try:
+            return await self._memory(worker)
+        except ServerError:
+            return None  # unknown: the server that knows did not answer, which is no reason to lose the cell
 
 
 def _figures(answers: list[Answer], seconds: float, beat: Heartbeat) -> dict[str, Json]:

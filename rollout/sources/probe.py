@@ -51,7 +51,7 @@ class Prober:
 
     async def _probe(self, args: Mapping[str, Json]) -> dict[str, Json]:
         """{n, ok, models: {deployment: answers}, errors: [first 5], seconds}. `models` shows who answered, failed answers included."""
-        began, answers = self._clock.monotonic(), list[Answer]()
+        began = self._clock.monotonic()
         async with aclosing(self._one_token(args["model"], args["n"], lambda: True)) as given:
             answers = [answer async for answer in given]
         models: dict[str, int] = {}
@@ -116,11 +116,10 @@ class Prober:
         over batches by `seq`. With `invalid` set the client itself was too slow, and the batch must be thrown away.
         """
         prompts, seq = args["prompts"], int(args.get("seq", 0))
-        pairs: list[tuple[Answer, Answer]] = []
         await self._chat.connect(2)
         async with Heartbeat(self._clock) as beat:
-            for i in range(seq, seq + args["n"]):
-                pairs.append(await self._pair(args, prompts[i % len(prompts)], canary_first=i % 2 == 1))
+            turns = range(seq, seq + args["n"])
+            pairs = [await self._pair(args, prompts[i % len(prompts)], canary_first=i % 2 == 1) for i in turns]
         delays = [a.delay for pair in pairs for a in pair if a.delay is not None and not a.retried]
         return {
             "pairs": [[stable.ttft, canary.ttft, stable.ok, canary.ok] for stable, canary in pairs],

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import random
 
-_WORDS = (
+_TEXT = (
     "the and for are but not you all any can had her was one our out day get has him his how man new now old see two way who boy did its "
-    "let put say she too use sun sea sky air box car cat dog ear eye far few fly fun hat ice ink job key leg lie map net oil own pen "
-    "pot red run sad sit six ten tea top try van war wet win yes"
-).split()
+    "let put say she too use sun sea sky air box car cat dog ear eye far few fly fun hat ice ink job key leg lie map net oil own pen pot "
+    "red run sad sit six ten tea top try van war wet win yes"
+)
+_WORDS = _TEXT.split()
 
 
 def prompt_of(tokens: int, seed: str) -> str:

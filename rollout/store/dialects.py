@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from typing import Any
 
 from sqlalchemy import Connection, Engine, event
@@ -15,35 +14,36 @@ WRITES = {"rollout_writes": True}
 """execution option of an engine whose transactions write"""
 
 
-def configure(engine: Engine, where: str) -> None:
-    """Registers what each new connection is told. StoreError (at the first connection) when SQLite cannot keep a write-ahead log."""
+def configure(engine: Engine) -> None:
+    """Registers what each new connection and each transaction is told."""
     if engine.dialect.name == "sqlite":
-        event.listen(engine, "connect", lambda connection, _record: _prepare_sqlite(connection, where))
+        event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
     else:
-        event.listen(engine, "connect", lambda connection, _record: _prepare_postgresql(connection))
+        event.listen(engine, "connect", _prepare_postgresql)
 
 
-def _prepare_sqlite(connection: Any, where: str) -> None:
-    connection.isolation_level = None  # we say BEGIN ourselves: the driver begins too late for a lock on reading
-    connection.execute("PRAGMA foreign_keys=ON")
-    connection.execute("PRAGMA synchronous=FULL")
-    mode = _write_ahead(connection)
+def keep_log(engine: Engine, where: str) -> None:
+    """Turns SQLite's write-ahead log on; the file remembers. StoreError on a disk that cannot have one.
+
+    Not told to each new connection: a file that turns out to be another program's must stay as it is.
+    """
+    if engine.dialect.name != "sqlite":
+        return
+    connection = engine.raw_connection()
+    try:
+        mode = connection.cursor().execute("PRAGMA journal_mode=WAL").fetchone()[0]
+    finally:
+        connection.close()
     if mode not in ("wal", "memory"):
-        hint = "Put the store on a local disk, or use PostgreSQL: --store postgresql://…"
+        hint = "Put the store on a local disk, or use PostgreSQL: --store postgresql://USER@HOST/DATABASE."
         raise StoreError(f"The store {where} lies on a disk without write-ahead log.", why=f"SQLite stays in mode {mode!r}.", hint=hint)
 
 
-def _write_ahead(connection: Any) -> str:
-    """Mode after asking for the log. Two processes that make one file at once disturb each other here, once."""
-    try:
-        return str(connection.execute("PRAGMA journal_mode=WAL").fetchone()[0])
-    except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
-            raise
-    connection.execute("BEGIN IMMEDIATE")  # waits for the other one, as journal_mode does not
-    connection.execute("ROLLBACK")
-    return str(connection.execute("PRAGMA journal_mode=WAL").fetchone()[0])
+def _prepare_sqlite(connection: Any, _record: object) -> None:
+    connection.isolation_level = None  # we say BEGIN ourselves: the driver begins too late for a lock on reading
+    connection.execute("PRAGMA foreign_keys=ON")
+    connection.execute("PRAGMA synchronous=FULL")
 
 
 def _begin_sqlite(connection: Connection) -> None:
@@ -51,7 +51,7 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-def _prepare_postgresql(connection: Any) -> None:
+def _prepare_postgresql(connection: Any, _record: object) -> None:
     connection.execute(f"SET lock_timeout = '{WAIT_SECONDS}s'")
     connection.execute(f"SET statement_timeout = '{3 * WAIT_SECONDS}s'")
     connection.commit()

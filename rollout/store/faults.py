@@ -5,6 +5,7 @@ SQLite says it by result code (https://sqlite.org/rescode.html), PostgreSQL by S
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -48,19 +49,21 @@ def translated(where: str) -> Iterator[None]:
     try:
         yield
     except DBAPIError as error:
+        raise store_error(where, error.orig or error) from error
+    except sqlite3.Error as error:
         raise store_error(where, error) from error
     except PoolTimeout as error:
         raise StoreError(f"The store {where} is busy.", why=str(error), hint="Run the command again.") from error
 
 
-def store_error(where: str, error: DBAPIError) -> StoreError:
+def store_error(where: str, error: BaseException) -> StoreError:
     """What, why and what next."""
-    what, hint = _find(error.orig)
-    why = str(error.orig).strip().splitlines() or [type(error.orig).__name__]
+    what, hint = _find(error)
+    why = str(error).strip().splitlines() or [type(error).__name__]
     return StoreError(f"The store {where} {what}.", why=why[0], hint=hint.replace("PATH", where))
 
 
-def _find(orig: BaseException | None) -> tuple[str, str]:
+def _find(orig: BaseException) -> tuple[str, str]:
     name = getattr(orig, "sqlite_errorname", None)
     if isinstance(name, str):
         known, code = _SQLITE, name

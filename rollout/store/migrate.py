@@ -17,27 +17,25 @@ _LOCK = 7_251_190_423
 """advisory lock on PostgreSQL: any number nobody else uses"""
 
 
-def version(connection: Connection) -> str | None:
-    """Revision of the store, None when there is none yet."""
+def look(connection: Connection, where: str) -> str | None:
+    """Revision of the store, None when there is none yet. StoreError when a newer release wrote it, or it is something else."""
     if not inspect(connection).has_table(VERSION_TABLE):
-        return None
-    return connection.execute(select(column("version_num")).select_from(table(VERSION_TABLE))).scalar()
-
-
-def migrate(connection: Connection, where: str) -> None:
-    """To HEAD, inside the open write transaction of `connection`. StoreError when the store is newer, or is something else."""
-    if connection.dialect.name == "postgresql":
-        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
-    found = version(connection)
-    if found == HEAD:
-        return  # another process was faster
-    if found is None:
         _refuse_foreign(connection, where)
-    elif found not in KNOWN:
+        return None
+    found = connection.execute(select(column("version_num")).select_from(table(VERSION_TABLE))).scalar()
+    if found not in KNOWN:
         why = f"Its schema is {found}; this release knows up to {HEAD}."
         hint = "Upgrade rollout to the release that wrote it, or name another store with --store."
         raise StoreError(f"The store {where} was written by a newer release.", why=why, hint=hint)
-    _upgrade(connection)
+    return str(found)
+
+
+def migrate(connection: Connection, where: str) -> None:
+    """To HEAD, inside the open write transaction of `connection`. StoreError as `look`."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+    if look(connection, where) != HEAD:  # else another process was faster
+        _upgrade(connection)
 
 
 def _upgrade(connection: Connection) -> None:

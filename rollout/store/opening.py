@@ -13,10 +13,12 @@ from sqlmodel import col
 
 from rollout.errors import StoreError
 from rollout.store import migrate
-from rollout.store.dialects import WAIT_SECONDS, WRITES, configure
+from rollout.store.dialects import WAIT_SECONDS, WRITES, configure, keep_log
 from rollout.store.faults import translated
 from rollout.store.tables import MetaTable
 
+_SMALLEST = 512
+"""bytes of the shortest page SQLite has"""
 _KINDS = "A path names a SQLite file; postgresql://USER@HOST/DATABASE names PostgreSQL."
 
 
@@ -52,24 +54,27 @@ def connect(url: URL, *, create: bool) -> Engine:
         if url.database in (None, "", ":memory:"):
             options["poolclass"] = StaticPool  # one connection, else each thread has a store of its own
         elif "uri" not in url.query:
-            _prepare_folder(Path(url.database or ""), create=create)
+            _look_at(Path(url.database or ""), create=create)
     try:
         engine = create_engine(url, **options)
     except (ImportError, NoSuchModuleError) as error:
         hint = "Install the driver: pip install 'psycopg[binary]'."
         raise StoreError(f"The store {where} needs a driver that is not installed.", why=str(error), hint=hint) from error
-    configure(engine, where)
+    configure(engine)
     return engine
 
 
 def prepare(engine: Engine, where: str, *, create: bool) -> str:
     """The store's id, after its schema was brought up to date. StoreError when it cannot be, or when there is no store."""
     with translated(where), engine.connect() as connection, connection.begin():
-        found = migrate.version(connection)
-        if found == migrate.HEAD:
-            return _store_id(connection, where)
+        found = migrate.look(connection, where)
+        store_id = None if found is None else _store_id(connection, where)
     if found is None and not create:
         raise _no_store(where)
+    with translated(where):
+        keep_log(engine, where)
+    if found == migrate.HEAD and store_id is not None:
+        return store_id
     with translated(where), engine.execution_options(**WRITES).connect() as connection, connection.begin():
         migrate.migrate(connection, where)
         if _find_id(connection) is None:
@@ -88,16 +93,26 @@ def _store_id(connection: Connection, where: str) -> str:
     return found
 
 
-def _prepare_folder(path: Path, *, create: bool) -> None:
-    if path.exists():
-        return
-    if not create:
-        raise _no_store(str(path))
+def _look_at(path: Path, *, create: bool) -> None:
+    """Makes the folder for a new store; refuses a short file that SQLite would take for an empty one.
+
+    It only asks for the size: closing a file that SQLite has open elsewhere in this process would drop SQLite's locks.
+    """
+    hint = "Name a store that this user may read and write with --store."
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        size = path.stat().st_size
+    except FileNotFoundError:
+        if not create:
+            raise _no_store(str(path)) from None
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"The store {path} cannot be made.", why=f"{error.strerror}: {error.filename}", hint=hint) from error
     except OSError as error:
-        hint = "Name a store that this user may write with --store."
-        raise StoreError(f"The store {path} cannot be made.", why=f"{error.strerror}: {error.filename}", hint=hint) from error
+        raise StoreError(f"The store {path} cannot be opened.", why=str(error.strerror), hint=hint) from error
+    else:
+        if 0 < size < _SMALLEST:  # 0: killed between making the file and the first write
+            raise StoreError(f"The store {path} is not a rollout store.", why=f"A file of {size} bytes is no database.", hint=hint)
 
 
 def _no_store(where: str) -> StoreError:

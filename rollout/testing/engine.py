@@ -17,6 +17,7 @@ from typing import Any
 
 from aiohttp import web
 
+from rollout.clock import SystemClock
 from rollout.testing.answers import embedding, prompt_text, prompt_tokens, words
 from rollout.testing.engine_metrics import EngineStats, Family, render, vllm_families
 from rollout.testing.knobs import Knobs
@@ -68,7 +69,7 @@ class SimEngine:
         self.ready = True
         self.stopped = False
         self.stats = EngineStats()
-        self.started_at = time.time()
+        self.started_at = SystemClock().now().timestamp()
         self._slots = Slots(lambda: self.knobs.slots)
         self._rng = random.Random(name)
         self._background: set[asyncio.Future[Any]] = set()
@@ -188,7 +189,7 @@ class SimEngine:
         head = {
             "id": f"{'chatcmpl' if chat else 'cmpl'}-{uuid.uuid4().hex[:16]}",
             "object": "chat.completion" if chat else "text_completion",
-            "created": int(time.time()),
+            "created": int(SystemClock().now().timestamp()),
             "model": body.get("model") or self.model_name,
             "system_fingerprint": self.name,
         }

@@ -176,8 +176,8 @@ class SimNode:
         engine = SimEngine(str(instance["name"]), str(model["name"]), self.knobs_for(model), on_crash=self._crashed)
         runner = web.AppRunner(engine.app(), access_log=None, handler_cancellation=True)
         await runner.setup()
-        port = await self._listen(runner, instance.get("port"))
-        self.instances[int(instance["id"])] = Running(instance, model, engine, port, runner)
+        run = self.instances[int(instance["id"])] = Running(instance, model, engine, 0, runner)
+        run.port = await self._listen(runner, instance.get("port"))
         return engine
 
     async def _listen(self, runner: web.AppRunner, wanted: int | None) -> int:

@@ -55,7 +55,9 @@ CASES = [
 
 @pytest.mark.parametrize(("orig", "what", "hint"), CASES)
 def test_what_why_and_what_next(orig: Exception, what: str, hint: str) -> None:
-    error = store_error("/var/x.db", DBAPIError("SELECT secret", {}, orig))
+    with pytest.raises(StoreError) as caught, translated("/var/x.db"):
+        raise DBAPIError("SELECT secret", {}, orig)
+    error = caught.value
     assert error.message.startswith("The store /var/x.db ")
     assert what in error.message
     assert error.why == str(orig).splitlines()[0]
@@ -64,12 +66,17 @@ def test_what_why_and_what_next(orig: Exception, what: str, hint: str) -> None:
 
 
 def test_an_error_without_words_is_named_by_its_kind() -> None:
-    assert store_error("x", DBAPIError("", {}, sqlite3.DatabaseError())).why == "DatabaseError"
+    assert store_error("x", sqlite3.DatabaseError()).why == "DatabaseError"
 
 
 def test_a_pool_that_is_used_up_is_a_busy_store() -> None:
     with pytest.raises(StoreError, match=r"The store x is busy\."), translated("x"):
         raise PoolTimeout
+
+
+def test_a_complaint_of_the_driver_itself_is_told_the_same_way() -> None:
+    with pytest.raises(StoreError, match="is locked"), translated("x"):
+        raise sqlite_error("SQLITE_BUSY")
 
 
 def test_other_errors_pass_as_they_are() -> None:

@@ -1,0 +1,166 @@
+"""The whole lab as one object: PostgreSQL, the real server, the simulated workers, the keys; up in order, down in reverse."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from lab.bootstrap import Keys, make_keys, wait_workers
+from lab.environment import ensure
+from lab.errors import LabError
+from lab.gpustack import ADMIN_PASSWORD, Server
+from lab.handles import Worker
+from lab.postgres import Postgres
+
+WORKERS = ("spark-01", "spark-02", "staging")
+PREFIX = "rollout-lab-"
+KEPT = "KEEP"
+
+
+def to_stderr(line: str) -> None:
+    """Where the lab speaks by default."""
+    print(line, file=sys.stderr, flush=True)
+
+
+class Lab:
+    """`with Lab() as lab:` — a fresh lab, gone afterwards. Start it in the main thread: its processes die with the thread.
+
+    `keep` leaves the folder with the logs; `server_env` is added to the server's environment (`GPUSTACK_…`).
+    """
+
+    def __init__(
+        self,
+        workers: tuple[str, ...] = WORKERS,
+        *,
+        keep: bool = False,
+        server_env: dict[str, str] | None = None,
+        say: Callable[[str], None] = to_stderr,
+    ) -> None:
+        self.keep, self.say, self.timings = keep, say, dict[str, float]()
+        self._server_env, self._names = server_env or {}, workers
+        self.workers: dict[str, Worker] = {}
+
+    def __enter__(self) -> Lab:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Bring everything up; what already runs is stopped again when a part fails."""
+        began = time.monotonic()
+        with self._timed("environment"):
+            environment = ensure(self.say)
+        sweep()
+        self.folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
+        self.folder.chmod(0o755)  # the database runs as another user when we are root
+        if self.keep:
+            (self.folder / KEPT).touch()
+        self.postgres = Postgres(self.folder)
+        try:
+            with self._timed("postgresql"):
+                self.postgres.start()
+            self.server = Server(environment, self.folder, self.postgres.url, extra_env=self._server_env)
+            self._start_server_and_workers()
+        except BaseException:
+            self.stop()
+            raise
+        self.timings["all"] = round(time.monotonic() - began, 1)
+        self.say(f"lab: up in {self.timings['all']} s, gpustack {self.version} at {self.server.url}, logs in {self.folder}")
+
+    def _start_server_and_workers(self) -> None:
+        with self._timed("server"):
+            self.server.launch()
+            for name in self._names:  # while the server loads: they register as soon as it answers
+                self.workers[name] = Worker(name, self.folder, self.server.url)
+                self.workers[name].launch()
+            self.server.wait_ready()
+        with self._timed("keys"):
+            self.keys: Keys = make_keys(self.server.url)
+        with self._timed("workers"):
+            wait_workers(self.server.url, self.keys.management, set(self._names))
+
+    def stop(self) -> None:
+        """Stop everything, bounded to about 20 s, and remove the folder unless it is to be kept. Safe to repeat."""
+        began = time.monotonic()
+        for worker in self.workers.values():
+            worker.stop()
+        if hasattr(self, "server"):
+            self.server.stop()
+        self.postgres.stop()
+        if not self.keep:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        self.say(f"lab: down in {time.monotonic() - began:.1f} s")
+
+    @property
+    def version(self) -> str:
+        """The pinned version of the server, without a leading v."""
+        return self.server.environment.version
+
+    def worker(self, name: str) -> Worker:
+        """A worker by name; LabError when there is none."""
+        if name not in self.workers:
+            raise LabError(f"no worker {name}", f"the lab has {', '.join(self.workers)}", "use one of these names")
+        return self.workers[name]
+
+    def kill_server(self) -> None:
+        """SIGKILL the server; workers and database stay."""
+        self.server.kill()
+
+    def restart_server(self) -> None:
+        """A new server process on the same ports and database; kills the old one when it lives. Returns when it is ready."""
+        self.server.kill()
+        self.server.launch()
+        self.server.wait_ready()
+
+    def description(self) -> dict[str, Any]:
+        """What a client needs to know, as `python -m lab.up --json` writes it."""
+        workers = [{"name": w.name, "url": w.url, "metrics_url": w.metrics_url, "pid": w.pid} for w in self.workers.values()]
+        children = {"postgresql": self.postgres.child, "gpustack": self.server.child}
+        pids = {name: child.pid for name, child in children.items() if child is not None}
+        return {
+            "server_url": self.server.url,
+            "inference_url": self.server.url,
+            "metrics_url": self.server.metrics_url,
+            "admin_password": ADMIN_PASSWORD,
+            "management_key": self.keys.management,
+            "inference_key": self.keys.inference,
+            "user_key": self.keys.user,
+            "workers": workers,
+            "version": self.version,
+            "pids": {"lab": os.getpid(), **pids, **{w.name: w.pid for w in self.workers.values()}},
+            "folder": str(self.folder),
+            "timings": self.timings,
+        }
+
+    def write(self, path: Path) -> None:
+        """Write the description; a reader sees all of it or nothing. It holds keys: readable by its owner only."""
+        temp = path.with_name(f".{path.name}.{os.getpid()}")
+        temp.touch(mode=0o600)
+        temp.write_text(json.dumps(self.description(), indent=1) + "\n", "utf-8")
+        temp.replace(path)
+
+    @contextmanager
+    def _timed(self, what: str) -> Iterator[None]:
+        began = time.monotonic()
+        yield
+        self.timings[what] = round(time.monotonic() - began, 2)
+        self.say(f"lab: {what} {self.timings[what]} s")
+
+
+def sweep() -> None:
+    """Remove folders of labs whose process is gone and that nobody asked to keep."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        owner = folder.name.removeprefix(PREFIX).partition("-")[0]
+        if owner.isdigit() and not Path(f"/proc/{owner}").exists() and not (folder / KEPT).exists():
+            shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,161 @@
+"""The judge's sentences. Numbers come in, words go out; nothing is weighed here."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from rollout.analysis.design import Design
+from rollout.analysis.state import Crossing, JudgeState
+
+ASSUMPTIONS = (
+    "A1: within a window requests of an arm are slow or fail independently, apart from the replica noise (v, phi) named with the verdict",
+    "A2: requests are routed by chance, not by prompt, session or cache; the share test watches it",
+    "A3: both arms are warm, on equal hardware and equally loaded; the load ratio decides what latency may conclude",
+    "A4: edges, weights, margins, reference and noise were fixed before the rollout",
+    "the margins hold on odds ratios at bucket edges; their translation into time follows the reference histogram",
+)
+_NAMES = {"ttft": "TTFT", "e2e": "end-to-end latency", "probes": "probe TTFT", "errors": "errors"}
+
+
+def percent(part: float, signed: bool = False) -> str:
+    """0.05 -> "5 %" or "+5 %"; at most three digits."""
+    return f"{100 * part:{'+' if signed else ''}.3g} %"
+
+
+def odds(log: float) -> str:
+    """Evidence in words, from its natural logarithm."""
+    if log < 0:
+        return "less than 1 to 1"
+    if log > math.log(1e6):
+        return "more than a million to 1"
+    value = math.exp(log)
+    return f"{value:.0f} to 1" if value >= 10 else f"{value:.1f} to 1"
+
+
+def failed(design: Design, state: JudgeState, crossing: Crossing, effect: list[dict[str, Any]]) -> str:
+    """What was disproved, by how much, and what the canary does instead."""
+    config, tally = design.config, state.tally
+    claims = [_tolerated(design, metric) for metric in crossing.culprits] or ["no worse than tolerated in any metric (combined evidence)"]
+    parts = [f"FAIL: {odds(crossing.log_evidence)} against '{' and '.join(claims)}' (roll back at {1 / config.alpha:.0f} to 1)"]
+    if not crossing.culprits or (design.primary and design.primary.metric in crossing.culprits):
+        shown = [_effect(row) for row in sorted(effect, key=lambda r: -(r["odds"][0] or 0.0)) if row["odds"][0] is not None]
+        parts += shown[:1]
+    if "errors" in crossing.culprits or not crossing.culprits:
+        canary, stable = tally.errors_canary + tally.pair_errors_canary, tally.errors_stable + tally.pair_errors_stable
+        parts.append(
+            f"{canary} of {tally.live_canary + tally.pairs} canary and {stable} of {tally.live_stable + tally.pairs} stable failed"
+        )
+    parts.append(_evidence(state))
+    return "; ".join(parts) + _bound(design)
+
+
+def passed(design: Design, state: JudgeState) -> str:
+    """What the promotion rests on, and what nobody knows."""
+    config = design.config
+    tails = design.live_latency and config.mode == "rich" and design.primary is not None and bool(design.primary.tail)
+    unknown = f"errors rarer than {percent(config.unacceptable_errors)} or " + ("tails rarer than 2 %" if tails else "about tails")
+    return f"PASS: {_evidence(state)}; nothing is known about {unknown}{_bound(design)}"
+
+
+def going_on(design: Design, state: JudgeState, claims: dict[str, float], against: float, more: dict[str, float | None]) -> str:
+    """How far the evidence is on both sides, and what is still needed."""
+    config = design.config
+    weakest = min(claims, key=lambda c: claims[c])
+    text = (
+        f"CONTINUE: {odds(claims[weakest])} for promotion (at {1 / config.beta:.0f} to 1; weakest: {_claim(weakest)}), "
+        f"{odds(against)} against (roll back at {1 / config.alpha:.0f} to 1); {_evidence(state)}"
+    )
+    return f"{text}; {_needs(design, state, more)}"
+
+
+def blind(status: str, arms: Sequence[str], windows: int) -> str:
+    """Why nothing can be judged: which of the ways of having no numbers it is."""
+    why = {
+        "METRIC_ERROR": "its metrics could not be read",
+        "NO_METRIC": "it does not expose the metrics that are compared",
+        "NO_TRAFFIC": "it had no request and no probe",
+    }
+    kind = "ERROR" if status == "METRIC_ERROR" else "INCONCLUSIVE"
+    return f"{kind}: {status} on {' and '.join(arms)}: {why[status]} for {windows} windows; nothing is promoted or rolled back on that"
+
+
+def share_in_doubt(canary: int, total: int, expected: float, suspects: Sequence[str]) -> str:
+    """The split is not the one asked for."""
+    served = percent(canary / total) if total else "none"
+    return (
+        f"INCONCLUSIVE: the canary was served {served} of {total} requests where {percent(expected)} was asked for; "
+        f"no verdict while they differ; look at: {', '.join(suspects)}"
+    )
+
+
+def share_suspects(served: float, expected: float) -> tuple[str, ...]:
+    """What usually moves the split in that direction."""
+    if served == 0:
+        return ("a stale proxy or a write the gateway dropped", "the canary's target not active")
+    if served < expected:
+        return ("a cooldown after canary errors", "session or prefix affinity", "shares rounded over replicas", "a stale proxy")
+    return ("stable unavailable or cooled down", "session affinity", "a constant request id", "shares rounded over replicas")
+
+
+def _needs(design: Design, state: JudgeState, more: dict[str, float | None]) -> str:
+    parts = []
+    requests = [n for claim, n in more.items() if claim != "probes" and n]
+    if requests:
+        parts.append(f"needs about {_round(max(requests))} more canary requests")
+    if more.get("probes"):
+        parts.append(f"needs about {_round(more['probes'] or 0)} more probes")
+    if any(n is None for n in more.values()):
+        ratio = state.tally.load_ratio
+        if ratio is None:
+            parts.append("no live comparison on this rung")
+        elif ratio < 0.8 and design.live_latency:
+            parts.append(f"latency cannot pass at load ratio {ratio:.2g} (a balanced rung or probes can)")
+        else:
+            parts.append("no forecast before the first requests")
+    return "; ".join(parts) or "the longest request has not had time to end"
+
+
+def _round(value: float) -> str:
+    """Two digits are all a forecast is worth."""
+    if value > 1e6:
+        return "more than a million"
+    size = max(1, 10 ** (max(0, int(math.log10(max(value, 1)))) - 1))
+    return str(math.ceil(value / size) * size)
+
+
+def _evidence(state: JudgeState) -> str:
+    tally = state.tally
+    parts = [f"{tally.pairs} probes"] if tally.pairs else []
+    if tally.live_canary or not parts:
+        parts.append(f"{tally.live_canary} live requests")
+    return ", ".join(parts)
+
+
+def _tolerated(design: Design, metric: str) -> str:
+    if metric == "errors":
+        return f"errors at most {design.config.tolerated_error_odds:g} times stable's odds"
+    return f"{_NAMES[metric]} no slower than {percent(design.config.tolerated_latency, signed=True)}"
+
+
+def _claim(claim: str) -> str:
+    for metric, name in _NAMES.items():
+        if claim.startswith(metric):
+            return f"{name}{claim[len(metric) :]}"
+    return f"latency, {claim}"
+
+
+def _effect(row: dict[str, Any]) -> str:
+    low, high = row["times_as_many"]
+    slow_low, slow_high = row["slowdown"]
+    name, over = _NAMES[row["metric"]], f"times as many requests over {row['edge']:g} s"
+    if high is None:
+        return f"canary sends at least {low:.2g} {over} ({name} at least {_pp(slow_low)})"
+    return f"canary sends {low:.2g} to {high:.2g} {over} ({name} about {_pp(slow_low)} to {_pp(slow_high)})"
+
+
+def _pp(slowdown: float) -> str:
+    return f"{100 * slowdown:+.0f} %"
+
+
+def _bound(design: Design) -> str:
+    return "" if design.config.guaranteed else f" ({design.config.bound})"

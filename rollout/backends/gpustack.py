@@ -1,0 +1,75 @@
+"""GPUStack (2.2 and 2.3) as a serving platform that routes: the world of one tick, and every effect that changes it.
+
+The rooms beside this one do the work; here is only the table from verb to deed. No decision is made here, and no weight, id or
+state is remembered between calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from rollout.backends.gpustack_deployments import Deployments
+from rollout.backends.gpustack_hand import Hand
+from rollout.backends.gpustack_observe import SampleSource, observe
+from rollout.backends.gpustack_routes import Routes
+from rollout.backends.gpustack_targets import Targets
+from rollout.clients.gpustack import GPUStack
+from rollout.clients.secret import Secret
+from rollout.clock import Clock
+from rollout.domain.world import Scope, World
+from rollout.errors import UsageError
+
+Json = Any
+Deed = Callable[[Mapping[str, Json]], Awaitable[dict[str, Json]]]
+
+
+class GPUStackBackend:
+    """Implements `domain.ports.Backend`. Use as an async context manager: it closes its connections."""
+
+    def __init__(self, client: GPUStack, clock: Clock, *, samples: SampleSource | None = None, inference_key: Secret | None = None) -> None:
+        """`samples` reads engine counters; without it a world has none. `inference_key` says who may use the private routes."""
+        self._client = client
+        self._clock = clock
+        self._samples = samples
+        hand = Hand(clock)
+        targets, routes, deployments = Targets(client, hand), Routes(client, hand, inference_key), Deployments(client, hand)
+        self._deeds: dict[str, Deed] = {
+            "mark_route": routes.mark,
+            "unmark_route": routes.unmark,
+            "create_deployment": deployments.create,
+            "delete_deployment": deployments.delete,
+            "create_probe_route": routes.create_probe,
+            "delete_probe_route": routes.delete_probe,
+            "join": targets.join,
+            "set_weight": targets.set_weight,
+            "leave": targets.leave,
+            "refresh": targets.refresh,
+            "twin": targets.twin,
+        }
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self._client.__aexit__(kind, error, trace)
+
+    def knows(self, verb: str) -> bool:
+        """Whether this backend carries out `verb`."""
+        return verb in self._deeds
+
+    async def observe(self, scope: Scope) -> World:
+        """Everything in `scope`, read afresh. Raises Unreachable, BadAnswer, Refused."""
+        return await observe(self._client, self._clock, scope, self._samples)
+
+    async def perform(self, verb: str, args: Mapping[str, Json]) -> dict[str, Json]:
+        """Carries out one effect and reads it back; safe to repeat. The receipt has `already`, `seconds` of the write, and `id`.
+
+        `active: false` in a receipt: written, but the target does not take requests yet. Raises Unreachable (it may have been
+        applied), Refused (the server or a safety rule said no), BadAnswer (accepted, and not as wanted).
+        """
+        deed = self._deeds.get(verb)
+        if deed is None:
+            raise UsageError(f"GPUStack does not carry out `{verb}`.", hint=f"It knows {', '.join(sorted(self._deeds))}.")
+        return await deed(args)

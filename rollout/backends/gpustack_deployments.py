@@ -1,0 +1,103 @@
+"""Creating and deleting deployments. Names are derived by the caller, so a lost answer never makes a second one.
+
+A deployment that any route of users still references is not deleted: the reference is looked for immediately before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rollout.backends.gpustack_fields import SETTABLE
+from rollout.backends.gpustack_hand import Brought, End, Hand
+from rollout.backends.gpustack_routes import is_probe_route
+from rollout.backends.gpustack_spec import covers, spec_of
+from rollout.backends.together import Together
+from rollout.clients.gpustack import GPUStack
+from rollout.clients.gpustack_rows import Model
+from rollout.errors import Refused
+
+Json = Any
+_MAY_DIFFER = frozenset({"replicas", "categories", "description"})
+"""fields that may have moved since creation without making it another deployment"""
+
+
+@dataclass(frozen=True)
+class Use:
+    """A deployment and the routes of users that send to it."""
+
+    model: Model | None
+    routes: tuple[str, ...] = ()
+
+
+class Deployments:
+    """All effects on deployments."""
+
+    def __init__(self, client: GPUStack, hand: Hand) -> None:
+        self._client = client
+        self._hand = hand
+
+    async def create(self, args: Mapping[str, Json]) -> dict[str, Json]:
+        """{name, spec}: a deployment of that name and spec exists, without a route of its own. It need not be ready.
+
+        Refused when the name belongs to a deployment with another spec; the differing fields are named.
+        """
+        name = str(args["name"])
+        spec = {k: v for k, v in args["spec"].items() if k in SETTABLE and v is not None}
+
+        async def look() -> Model | None:
+            model = await self._model(name)
+            if model is not None:
+                _same(name, spec_of(model.raw), spec)
+            return model
+
+        async def write(_seen: Model | None) -> None:
+            await self._client.create_model({**spec, "name": name, "enable_model_route": False})
+
+        done: Brought[Model | None] = await self._hand.bring(End(f"deployment {name}", look, lambda m: m is not None, write))
+        return done.receipt(id=done.seen.id if done.seen else None)
+
+    async def delete(self, args: Mapping[str, Json]) -> dict[str, Json]:
+        """{name}: no deployment of that name. Its instances stop at once, so the caller has drained it."""
+        name = str(args["name"])
+
+        async def look() -> Use:
+            return await self._use(name)
+
+        async def write(seen: Use) -> None:
+            if seen.routes:
+                raise Refused(
+                    f"{name} is not deleted: {', '.join(seen.routes)} still sends to it.",
+                    hint="Remove its target from that route first, or leave the deployment.",
+                )
+            if seen.model is not None:
+                await self._client.delete_model(seen.model.id)
+
+        done: Brought[Use] = await self._hand.bring(End(f"deployment {name} goes", look, lambda u: u.model is None, write))
+        return done.receipt()
+
+    async def _model(self, name: str) -> Model | None:
+        return next((m for m in await self._client.models() if m.name == name), None)
+
+    async def _use(self, name: str) -> Use:
+        async with Together() as together:
+            found, targets = together.start(self._model(name)), together.start(self._client.targets())
+            routes = together.start(self._client.routes())
+        model = found.result()
+        if model is None:
+            return Use(None)
+        ours = {r.id for r in routes.result() if is_probe_route(r)}
+        users = {t.route_name for t in targets.result() if t.model_id == model.id and t.route_id not in ours}
+        return Use(model, tuple(sorted(users)))
+
+
+def _same(name: str, found: Mapping[str, Json], wanted: Mapping[str, Json]) -> None:
+    """The server adds defaults, so what it shows must cover what is wanted."""
+    differ = [k for k, v in sorted(wanted.items()) if k not in _MAY_DIFFER and v not in ({}, []) and not covers(found.get(k), v)]
+    if differ:
+        raise Refused(
+            f"A deployment named {name} exists with another spec.",
+            why=f"it differs in {', '.join(differ)}",
+            hint="Rename or remove it; nothing was changed.",
+        )

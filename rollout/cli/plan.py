@@ -1,0 +1,85 @@
+"""`rollout plan`: what a run would do, from the plan and the servers as they are. Writes nothing anywhere."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from rollout.cli import options, output
+from rollout.cli.lazy import verb
+from rollout.errors import ExitCode
+
+if TYPE_CHECKING:
+    from rollout.analysis.config import Mode
+    from rollout.plan.load import LoadedPlan
+    from rollout.report.dryrun import DryRun
+
+File = Annotated[str, typer.Argument(metavar="PLAN", help="The plan file (YAML).")]
+UNNAMED = "????????"
+"""stands for the rollout's id, which is drawn when it starts; the names of what it creates end in it"""
+
+
+@verb(
+    examples=("rollout plan plan.yaml", "rollout plan plan.yaml --json | jq '.pairs[0].rungs'"),
+    exits=(ExitCode.DONE, ExitCode.REFUSED, ExitCode.UNREACHABLE, ExitCode.ROUTE_TAKEN),
+)
+def plan(plan: File, json: options.Json = False) -> int:
+    """Dry run: the diff, each rung's weights, every call in order, the deadlines.
+
+    Reads the servers and changes nothing. Prints what speaks against starting, all at once; then it ends with 3.
+    """
+    from rollout.plan.load import load_plan
+
+    loaded = load_plan(plan)
+    run, holder = asyncio.run(_look(loaded))
+    if json:
+        output.as_json(run.model_dump(mode="json"))
+    else:
+        from rollout.report.dryrun_text import screen
+
+        output.console().print(screen(run))
+    if run.refusals and not holder:
+        return int(ExitCode.REFUSED)
+    return int(ExitCode.ROUTE_TAKEN if holder else ExitCode.DONE)
+
+
+async def _look(loaded: LoadedPlan) -> tuple[DryRun, str | None]:
+    """The forecast, and who holds the route."""
+    from rollout.analysis.config import config_for
+    from rollout.cli import wiring
+    from rollout.clock import SystemClock
+    from rollout.domain.context import Ctx
+    from rollout.domain.state import Phase, RolloutState, StepName
+    from rollout.engine.preview import preview
+    from rollout.engine.tick import scope_of
+    from rollout.report.dryrun import Declared, dry_run
+
+    said, clock = loaded.plan, SystemClock()
+    now = clock.now()
+    state = RolloutState(
+        id=UNNAMED,
+        name=said.metadata.name,
+        server=said.gpustack.server,
+        route=said.route.name,
+        plan_digest=loaded.digest,
+        phase=Phase.PENDING,
+        step=StepName.DECLARE,
+        created=now,
+        entered=now,
+        facts={"names": [target.deployment for target in said.stable]},
+    )
+    connected = await wiring.connect(said, clock)
+    try:
+        world = await connected.backend.observe(scope_of(state))
+        seen = preview(Ctx(said, state, world, connected.backend.derive, connected.backend.diff))
+    finally:
+        await connected.aclose()
+    refusals = [*seen.findings, *([f"route `{said.route.name}` is taken by {seen.holder}"] if seen.holder else [])]
+    if seen.receipts is None or seen.mode is None:
+        return dry_run(said, world, refusals, None, None), seen.holder
+    mode = cast("Mode", seen.mode)
+    declared = Declared(mode, seen.rate, seen.receipts, seen.ladders, seen.diff, seen.shared)
+    judge = config_for(mode, rungs=declared.rungs_below, alpha=said.evidence.alpha, beta=said.evidence.beta)
+    return dry_run(said, world, refusals, declared, judge), seen.holder

@@ -1,0 +1,157 @@
+"""`rollout abort` and `rollout rollback`: say it, then see it through here, or watch its owner do it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rollout.cli import options, output
+from rollout.cli.lazy import verb
+from rollout.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from rollout.cli.desk import Desk
+    from rollout.domain.state import RolloutState
+
+OWNER_SECONDS = 120.0
+"""how long the owner may take without a new journal entry before this process tries to go on itself"""
+POLL = 0.25
+EXITS = (
+    ExitCode.DONE,
+    ExitCode.USAGE,
+    ExitCode.HOLDING,
+    ExitCode.HALTED,
+    ExitCode.UNREACHABLE,
+    ExitCode.ROLLBACK_INCOMPLETE,
+    ExitCode.ROLLBACK_IMPOSSIBLE,
+)
+MaybeId = Annotated[str | None, typer.Argument(metavar="[ID]", help="The rollout; or --route and --server.")]
+Route = Annotated[
+    str | None, typer.Option("--route", metavar="NAME", help="Roll back whatever holds this route, from the marker on the server.")
+]
+Server = Annotated[str | None, typer.Option("--server", metavar="URL", help="The management URL; with --route.")]
+Inference = Annotated[str | None, typer.Option("--inference", metavar="URL", help="The inference URL, when it differs; with --route.")]
+Key = Annotated[str, typer.Option("--management-key", metavar="env:NAME|file:PATH", help="Where the management key is; with --route.")]
+InferenceKey = Annotated[
+    str, typer.Option("--inference-key", metavar="env:NAME|file:PATH", help="Where the inference key is; with --route.")
+]
+
+
+@verb(examples=('rollout abort 3f2a --reason "wrong image"',), exits=EXITS)
+def abort(
+    rollout_id: options.RolloutId,
+    reason: options.Reason,
+    json: options.Json = False,
+    store: options.Store = None,
+    actor: options.Actor = None,
+) -> int:
+    """Stop before promotion and undo what was done.
+
+    Works in every phase that has not ended, ahead of everything else. When nobody ticks the rollout, this command carries the
+    undo out itself. It ends with 0 once everything is as it was found.
+    """
+    return _go_back("abort", rollout_id, reason, store, actor, json=json)
+
+
+@verb(
+    examples=(
+        'rollout rollback 3f2a --reason "users report truncated answers"',
+        'rollout rollback --route chat --server http://gpustack.lan --reason "CI job is gone"',
+    ),
+    exits=EXITS,
+)
+def rollback(
+    reason: options.Reason,
+    rollout_id: MaybeId = None,
+    route: Route = None,
+    server: Server = None,
+    inference: Inference = None,
+    management_key: Key = "env:GPUSTACK_MANAGEMENT_KEY",
+    inference_key: InferenceKey = "env:GPUSTACK_INFERENCE_KEY",
+    json: options.Json = False,
+    store: options.Store = None,
+    actor: options.Actor = None,
+) -> int:
+    """Go back to stable, at any time until the window has passed.
+
+    With --route and --server it needs neither a plan nor a store: the marker on the route holds what is needed, and the former
+    owner stops. It ends with 0 once stable serves as before.
+    """
+    if rollout_id is not None and route is None:
+        return _go_back("rollback", rollout_id, reason, store, actor, json=json)
+    if rollout_id is not None or route is None or server is None:
+        raise UsageError(
+            "`rollout rollback` needs an ID, or --route with --server",
+            why="it got " + ("both" if rollout_id is not None else "neither" if route is None else "--route without --server"),
+            hint="`rollout list --active` shows the ids.",
+        )
+    from rollout.cli.wiring import gpustack_at
+
+    at = gpustack_at(server, inference, management_key, inference_key)
+    from rollout.cli.desk import opened
+    from rollout.cli.driving import DETACHED, detached, tell
+    from rollout.cli.progress import Progress
+    from rollout.cli.wiring import connect_to
+
+    progress = Progress()
+    with opened(store, actor, create=True) as desk:
+        try:
+            work = desk.service().rollback_route(
+                server, route, lambda: connect_to(at, desk.clock), desk.actor, options.said(reason), progress
+            )
+            state = asyncio.run(work)
+        except KeyboardInterrupt:
+            progress.end()
+            detached(f"--route {route}")
+            return DETACHED
+        finally:
+            progress.end()
+        tell(desk, state.id, json=json)
+    return _code(state)
+
+
+def _go_back(word: str, rollout_id: str, reason: str, store: str | None, actor: str | None, *, json: bool) -> int:
+    from rollout.cli.desk import opened
+    from rollout.cli.driving import DETACHED, tell, turn
+    from rollout.report.view import needs_person
+
+    with opened(store, actor) as desk:
+        state = desk.service().say(rollout_id, word, desk.actor, options.said(reason), {})
+        output.progress(f"{word}: said to {state.id} as {desk.actor}")
+        ended = asyncio.run(_by_owner(desk, state.id))
+        if not ended:
+            gone = turn(desk, state.id, lambda s: s.terminal or (s.undo is not None and needs_person(s)))
+            if gone is None:
+                return DETACHED
+        tell(desk, state.id, json=json)
+        return _code(desk.store.load(state.id).state)
+
+
+async def _by_owner(desk: Desk, rollout_id: str) -> bool:
+    """Whether whoever ticks it brought it to its end. False: nobody does, or nothing moved for OWNER_SECONDS."""
+    told, seen, moved = False, 0, desk.clock.monotonic()
+    while True:
+        stored = desk.store.load(rollout_id)
+        if stored.state.terminal:
+            return True
+        owner = desk.owner(stored)
+        if owner is None or desk.clock.monotonic() - moved > OWNER_SECONDS:
+            return False
+        if not told:
+            output.progress(f"{owner.name} ticks it and goes back; watching")
+            told = True
+        for row in desk.store.journal(rollout_id, after=seen):
+            seen, moved = row.seq, desk.clock.monotonic()
+        await desk.clock.sleep(POLL)
+
+
+def _code(state: RolloutState) -> int:
+    """0 when it went back as asked, else what the rollout is in."""
+    from rollout.domain.state import Phase
+    from rollout.report.view import exit_code_for
+
+    code = exit_code_for(state)
+    went = state.phase in (Phase.ROLLED_BACK, Phase.ABORTED) and code is ExitCode.ROLLED_BACK
+    return int(ExitCode.DONE if went else code)

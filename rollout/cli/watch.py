@@ -1,0 +1,68 @@
+"""`rollout watch`: the status, kept fresh until the rollout ends. Reads the store only, never ticks."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING
+
+from rollout.cli import options, output
+from rollout.cli.lazy import verb
+from rollout.errors import ExitCode
+
+if TYPE_CHECKING:
+    from rollout.cli.desk import Desk
+
+EVERY = 1.0
+
+
+@verb(
+    examples=("rollout watch 3f2a", "rollout watch 3f2a 2>&1 | tee rollout.log"),
+    exits=(ExitCode.DONE, ExitCode.USAGE, ExitCode.ROLLED_BACK),
+)
+def watch(rollout_id: options.RolloutId, store: options.Store = None) -> int:
+    """Show the status and keep it fresh until the rollout ends.
+
+    On a terminal one screen is redrawn; in a pipe each journal entry is one line. Ctrl-C ends the watching and nothing else.
+    """
+    from rollout.cli.desk import opened
+
+    with opened(store) as desk:
+        found = desk.store.load(rollout_id).state.id
+        try:
+            return asyncio.run(_screen(desk, found) if sys.stdout.isatty() else _lines(desk, found))
+        except KeyboardInterrupt:
+            output.progress(f"stopped watching; the rollout is not touched. `rollout watch {found}` comes back")
+            return 130
+
+
+async def _screen(desk: Desk, rollout_id: str) -> int:
+    from rich.live import Live
+
+    from rollout.report.text import screen
+
+    with Live(console=output.console(), auto_refresh=False) as live:
+        while True:
+            view = desk.view(desk.store.load(rollout_id))
+            live.update(screen(view, desk.clock.now()), refresh=True)
+            if view.ended:
+                return view.exit_code or 0
+            await desk.clock.sleep(EVERY)
+
+
+async def _lines(desk: Desk, rollout_id: str) -> int:
+    from rollout.domain.state import Event
+    from rollout.report.text import transition
+    from rollout.report.view import event_view
+
+    seen, step = 0, "declare"
+    while True:
+        view = desk.view(desk.store.load(rollout_id), events=0)
+        for row in desk.store.journal(rollout_id, after=seen):
+            seen, step = row.seq, str(row.data.get("step", step)) if row.kind == "step" else step
+            event = Event(kind=row.kind, at=row.at, actor=row.actor, text=row.text, data=row.data)
+            output.result(transition(event_view(event), step))
+        if view.ended:
+            output.result(f"{view.phase.value}  {view.id}  {view.summary}")
+            return view.exit_code or 0
+        await desk.clock.sleep(EVERY)

@@ -1,0 +1,127 @@
+"""The only file that names concrete stores, backends and sources: puts them together for one command. Decides nothing.
+
+Imports late: a command pays only for what it uses.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rollout.cli.secrets import resolve
+from rollout.clock import Clock
+from rollout.errors import Unreachable, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from rollout.clients.secret import Secret
+    from rollout.engine.service import Connected, Service
+    from rollout.plan.model import GPUStack, Plan, SecretRef
+    from rollout.sources.load import Memory
+    from rollout.store import Store, StoredRollout
+
+HOW = "write it as env:NAME or file:PATH."
+
+
+def open_store(where: str, clock: Clock, *, create: bool) -> Store:
+    """The store at a path or URL. Raises StoreError."""
+    from rollout.store import Store
+
+    return Store.open(where, create=create, now=clock.now)
+
+
+def service(store: Store, clock: Clock) -> Service:
+    """The engine over one store, able to reach every server that a plan may name."""
+    from rollout.engine.service import Service
+
+    async def reach(plan: Plan) -> Connected:
+        return await connect(plan, clock)
+
+    return Service(store, clock, reach)
+
+
+async def connect(plan: Plan, clock: Clock) -> Connected:
+    """Backend and measurer for a plan's servers. Raises PreflightError when a key cannot be read."""
+    return await connect_to(plan.gpustack, clock)
+
+
+async def connect_to(at: GPUStack, clock: Clock) -> Connected:
+    """Backend and measurer for one GPUStack. Opens no connection yet."""
+    from rollout.backends.registry import BACKENDS
+    from rollout.engine.service import Connected
+    from rollout.sources.registry import Sources
+
+    management = resolve(at.management_key, "gpustack.management_key")
+    inference = resolve(at.inference_key, "gpustack.inference_key")
+    memory, forget = _memory(at.server, management, clock)
+    sources = Sources(at.inference or at.server, inference, clock, memory)
+    backend = BACKENDS["gpustack"](at.server, management, inference, clock, sources.engine)
+
+    async def aclose() -> None:
+        await sources.aclose()
+        await forget()
+        await backend.__aexit__(None, None, None)
+
+    return Connected(backend, sources, aclose)
+
+
+def _memory(server: str, key: Secret, clock: Clock) -> tuple[Memory, Callable[[], Awaitable[None]]]:
+    """How the load test learns a worker's available memory (bytes, None = unknown), and how to let that connection go."""
+    from rollout.backends.gpustack_views import worker_view
+    from rollout.clients.gpustack import GPUStack as Client
+    from rollout.clients.http import Http
+    from rollout.clients.retry import Retry
+
+    http = Http(server, key, retry=Retry(clock))
+    client = Client(http)
+
+    async def available(worker: str) -> int | None:
+        try:
+            rows = await client.workers()
+        except Unreachable:
+            return None
+        return next((worker_view(row, clock.now()).memory_available for row in rows if row.name == worker), None)
+
+    return available, http.aclose
+
+
+def gpustack_at(server: str, inference: str | None, management_key: str, inference_key: str) -> GPUStack:
+    """The server of `rollback --route`, which has no plan. Raises UsageError for a key that is not a reference."""
+    from pydantic import ValidationError
+
+    from rollout.plan.model import GPUStack
+
+    keys = {"management_key": _ref("--management-key", management_key), "inference_key": _ref("--inference-key", inference_key)}
+    try:
+        return GPUStack(server=server, inference=inference, **keys)
+    except ValidationError as error:
+        said = "; ".join(e["msg"] for e in error.errors(include_input=False, include_url=False))
+        raise UsageError(
+            "the server cannot be used", why=said, hint="--server and --inference take URLs such as http://gpustack.lan:80."
+        ) from None
+
+
+def _ref(option: str, text: str) -> SecretRef:
+    from rollout.plan.model import SecretRef
+
+    kind, _, where = text.partition(":")
+    if kind not in ("env", "file") or not where:
+        raise UsageError(f"`{option}` is no reference to a key", why="a key itself is never taken from the command line", hint=HOW)
+    return SecretRef(env=where) if kind == "env" else SecretRef(file=where)
+
+
+def plan_of(stored: StoredRollout) -> Plan | None:
+    """The plan a rollout was started with; None when it was taken over from a marker."""
+    from rollout.plan.model import Plan
+
+    return Plan.model_validate(stored.plan) if stored.plan else None
+
+
+def alive(owner: str) -> bool:
+    """Whether the process that holds a lease may still live."""
+    from rollout.store import Owner
+
+    try:
+        return Owner.parse(owner).alive()
+    except ValueError:
+        return True

@@ -1,0 +1,153 @@
+"""`/v2/model-route-targets` and the rules of target lists: all or no positive weights, replace not add, changed means unavailable.
+
+Contract 0 (traps 1, 3, 4, 5, 7), 6.2. Every write here is all or nothing, as a transaction is.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+from rollout.testing.gpustack.calls import Call, find, integer, page, without_none
+from rollout.testing.gpustack.core import Core
+from rollout.testing.gpustack.errors import ApiError, invalid
+from rollout.testing.gpustack.routes_control import RouteControl
+from rollout.testing.gpustack.world import Row
+
+COMPARED = ("overridden_model_name", "weight", "model_id", "provider_id", "fallback_status_codes", "max_running_requests")
+MIX = "either every target of a route carries a positive weight or none may — a mix leaves LB unable to render the route"
+
+
+class TargetRules:
+    """Handlers of the targets resource, and what list writes on a route need of them."""
+
+    def __init__(self, core: Core, control: RouteControl) -> None:
+        self.core, self.world, self.control = core, core.world, control
+
+    # --- reading one entry of a body
+
+    def item(self, raw: Any) -> dict[str, Any]:
+        """A target entry, checked; keeps only the fields that were sent. Raises ApiError 422."""
+        if not isinstance(raw, dict):
+            raise invalid("body.targets: Input should be a valid dictionary")
+        item = {key: raw[key] for key in (*COMPARED, "id") if key in raw}
+        if "weight" in item:
+            item["weight"] = integer(item["weight"], "body.weight", least=0)
+        if item.get("id") is not None:
+            item["id"] = integer(item["id"], "body.id")
+        else:
+            item.pop("id", None)
+        if item.get("model_id") is None and item.get("provider_id") is None:
+            raise invalid("body: Value error, Either provider_id or model_id must be provided.")
+        item["model_id"] = integer(item.get("model_id"), "body.model_id")
+        for code in item.get("fallback_status_codes") or []:
+            if code not in ("4xx", "5xx"):
+                raise invalid(f"body: Value error, Invalid fallback status code: {code}")
+        return item
+
+    def check_models(self, items: list[dict[str, Any]]) -> None:
+        """At most one fallback (422); every model exists (404)."""
+        if sum(bool(item.get("fallback_status_codes")) for item in items) > 1:
+            raise invalid("Only one target can be set as fallback for status codes.")
+        for item in items:
+            if self.world.get("models", item["model_id"]) is None:
+                raise ApiError(404, f"Model with id '{item['model_id']}' not found.")
+
+    @staticmethod
+    def check_weights(rows: list[dict[str, Any]]) -> None:
+        """Trap 1: zero beside positive is refused; fallback targets do not count."""
+        weights = [row.get("weight") or 0 for row in rows if not row.get("fallback_status_codes")]
+        if any(weights) and not all(weights):
+            raise invalid(MIX)
+
+    # --- writing
+
+    def create(self, route: Row, item: dict[str, Any], name: str | None = None) -> Row:
+        """A new target: unavailable first, active a moment later."""
+        route_name = name or route["name"]
+        defaults = {
+            "provider_id": None,
+            "overridden_model_name": None,
+            "weight": 0,
+            "fallback_status_codes": None,
+            "max_running_requests": None,
+        }
+        fixed = {"name": f"{route_name}-{secrets.token_hex(5)}", "route_name": route_name, "route_id": route["id"], "state": "unavailable"}
+        row = self.world.add("model-route-targets", {**fixed, **defaults, **{k: v for k, v in item.items() if k != "id"}})
+        self.control.target_created(row)
+        return row
+
+    def replace(self, route: Row, items: list[dict[str, Any]], new_name: str | None = None) -> list[Row]:
+        """The new list of a route: ids kept are updated, entries without id created, ids not named deleted. Answers what was touched."""
+        existing = {row["id"]: row for row in self.world.where("model-route-targets", route_id=route["id"])}
+        unknown = [item["id"] for item in items if "id" in item and item["id"] not in existing]
+        if unknown:
+            raise ApiError(404, f"ModelRouteTargets with ids '{', '.join(map(str, unknown))}' not found.")
+        self.check_models(items)
+        self.check_weights([{**existing.get(item.get("id", 0), {}), **item} for item in items])
+        kept = {item["id"] for item in items if "id" in item}
+        for target_id in existing.keys() - kept:
+            self.world.remove("model-route-targets", target_id)
+        touched = [self._update(existing[item["id"]], item, new_name) for item in items if "id" in item]
+        touched += [self.create(route, item, new_name) for item in items if "id" not in item]
+        return [row for row in touched if row is not None]
+
+    def _update(self, target: Row, item: dict[str, Any], new_name: str | None) -> Row | None:
+        changes = {key: value for key, value in item.items() if key != "id" and target.get(key) != value}
+        if new_name is not None:
+            changes["route_name"] = new_name
+        if not changes:
+            return None
+        self.world.change("model-route-targets", target["id"], **changes)
+        self.control.target_changed(target)
+        return target
+
+    # --- handlers
+
+    def list_all(self, call: Call) -> dict[str, Any]:
+        rows = self.world.where("model-route-targets")
+        for key in ("route_id", "model_id"):
+            if call.query.get(key):
+                rows = [row for row in rows if row[key] == integer(call.query[key], key)]
+        for key in ("route_name", "name"):
+            if call.query.get(key):
+                rows = [row for row in rows if row[key] == call.query[key]]
+        answer = page(rows, call.query)
+        answer["items"] = [without_none(row) for row in answer["items"]]
+        return answer
+
+    def read(self, call: Call) -> Row:
+        return without_none(self._find(call))
+
+    def _find(self, call: Call) -> Row:
+        return find(self.world, "model-route-targets", call.id, f"ModelRouteTarget with id '{call.id}' not found.")
+
+    def update(self, call: Call) -> Row:
+        """Body defaults are applied: no `weight` means 0 (trap 7). The proxy goes on with its old split (trap 4)."""
+        target = self._find(call)
+        item = {"weight": 0, "overridden_model_name": None, "max_running_requests": None, **self.item(call.body)}
+        item.pop("id", None)
+        item["fallback_status_codes"] = target["fallback_status_codes"]
+        self.check_models([item])
+        siblings = [row for row in self.world.where("model-route-targets", route_id=target["route_id"]) if row["id"] != target["id"]]
+        self.check_weights([*siblings, {**target, **item}])
+        self._update(target, item, None)
+        return {**without_none(target), "updated_at": target["updated_at"].removesuffix("Z")}  # this one answer has no zone
+
+    def delete(self, call: Call) -> None:
+        """Effective at once; siblings are not touched."""
+        target = self._find(call)
+        self.world.remove("model-route-targets", call.id)
+        self.control.target_deleted(target)
+
+    def set_fallback(self, call: Call) -> Row:
+        """Has no effect on traffic without a gateway; clearing it makes the weight count again."""
+        target = self._find(call)
+        codes = call.get("fallback_status_codes")
+        siblings = [row for row in self.world.where("model-route-targets", route_id=target["route_id"]) if row["id"] != target["id"]]
+        self.check_weights([*siblings, {**target, "fallback_status_codes": codes}])
+        if codes:
+            for row in siblings:
+                self.world.change("model-route-targets", row["id"], fallback_status_codes=None)
+        self.world.change("model-route-targets", call.id, fallback_status_codes=codes)
+        return without_none(target)

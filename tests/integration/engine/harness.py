@@ -1,0 +1,127 @@
+"""A whole rollout in memory: the real engine, store and steps on `MemoryPlatform` and a fake clock."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from rollout.domain.state import Event, RolloutState, StepName
+from rollout.engine.service import Connected, Service
+from rollout.plan.load import LoadedPlan, parse_plan, plan_digest
+from rollout.store import Store, StoredRollout
+from rollout.testing.memory import MemoryPlatform
+
+PLAN = """
+apiVersion: rollout/v1
+kind: RolloutPlan
+metadata: {name: chat-v2}
+gpustack:
+  server: http://127.0.0.1:30080
+  management_key: {env: ROLLOUT_MANAGEMENT_KEY}
+  inference_key: {env: ROLLOUT_INFERENCE_KEY}
+route: {name: chat}
+change: {unit: backend_image, to: {image_name: "sim/vllm:2"}}
+stable: [{deployment: chat-a}]
+ladder: [10, 50, 100]
+stage: {worker: staging, prompt_tokens: [128], concurrency: [1, 2], requests_per_cell: 4}
+evidence: {mode: thin, window: 10s, min_time: 1m, min_time_before_full: 5m}
+drain: {quiet: 10s}
+window: {duration: 1h}
+cleanup: {approval: none}
+"""
+
+
+class CrashError(BaseException):
+    """The process dies here."""
+
+
+class SteppingClock:
+    """Time that moves only when somebody sleeps, or by a hair at each look."""
+
+    def __init__(self) -> None:
+        self.time = datetime(2026, 11, 1, tzinfo=UTC)
+
+    def now(self) -> datetime:
+        self.time += timedelta(milliseconds=1)
+        return self.time
+
+    def monotonic(self) -> float:
+        return self.time.timestamp()
+
+    async def sleep(self, seconds: float) -> None:
+        self.time += timedelta(seconds=seconds)
+        await asyncio.sleep(0)
+
+
+@dataclass
+class Case:
+    """One store, one platform, one clock."""
+
+    folder: Path
+    text: str = PLAN
+    clock: SteppingClock = field(default_factory=SteppingClock)
+    events: list[tuple[Event, RolloutState]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.platform = MemoryPlatform(self.clock, slow_images={"sim/vllm:slow": 2.0}, failing_images={"sim/vllm:failing": 0.3})
+        self.platform.deploy("chat-a")
+        self.platform.route("chat", {"chat-a": 100}, {"team": "search"})
+        self.store = Store.open(str(self.folder / "rollout.db"), now=self.clock.now)
+        self.before = self.shape()
+
+    def service(self, checkpoint: Callable[[str], None] | None = None, store: Store | None = None) -> Service:
+        async def nothing() -> None:
+            return None
+
+        async def connect(_plan: Any = None) -> Connected:
+            return Connected(self.platform, self.platform, nothing)
+
+        service = Service(store or self.store, self.clock, connect)
+        if checkpoint is not None:
+            service.checkpoint = checkpoint
+        return service
+
+    def loaded(self) -> LoadedPlan:
+        plan = parse_plan(self.text, "plan.yaml")
+        return LoadedPlan(plan, self.text, "plan.yaml", plan_digest(plan))
+
+    def start(self) -> StoredRollout:
+        return self.service().start(self.loaded(), actor="tester")
+
+    def run(
+        self,
+        rollout_id: str,
+        until: Callable[[RolloutState], bool] = lambda _s: False,
+        checkpoint: Callable[[str], None] | None = None,
+        limit: int = 20000,
+    ) -> RolloutState:
+        """Run to the end; a bound on the number of events keeps a livelock from hanging the test."""
+
+        def on_event(event: Event, state: RolloutState) -> None:
+            self.events.append((event, state))
+            assert len(self.events) < limit, [e.text for e, _ in self.events[-12:]]
+
+        return asyncio.run(self.service(checkpoint).run(rollout_id, until=until, on_event=on_event))
+
+    def shape(self) -> dict[str, Any]:
+        """Routes, weights, meta and deployments: what a rollback must restore."""
+        platform = self.platform
+        return {
+            "routes": {n: ({t.deployment: t.weight for t in r.targets}, r.meta, r.policy) for n, r in platform.routes.items()},
+            "deployments": {n: d.spec for n, d in platform.deployments.items()},
+        }
+
+
+def reached(step: StepName, *, rung: int | None = None) -> Callable[[RolloutState], bool]:
+    """True once the rollout entered `step` (and, on the ladder, proved `rung`)."""
+    order = list(StepName)
+
+    def done(state: RolloutState) -> bool:
+        there = order.index(state.step) >= order.index(step)
+        return there and (rung is None or state.fact(f"{state.target}.rung.{rung}.proved") is not None)
+
+    return done

@@ -1,0 +1,60 @@
+"""The main stories, whole, in memory."""
+
+from pathlib import Path
+
+import pytest
+
+from rollout.domain.state import Phase, StepName
+from tests.integration.engine.harness import PLAN, Case, reached
+
+
+def test_a_healthy_canary_completes_and_replaces_stable(tmp_path: Path) -> None:
+    """Six steps, in order; afterwards only the new deployment is left, with the route's meta as it was."""
+    case = Case(tmp_path)
+    started = case.start()
+    state = case.run(started.state.id)
+    assert state.phase is Phase.COMPLETED, (state.phase, case.events[-1][0].text)
+    assert state.exit_code == 0
+    assert [t.deployment for t in case.platform.routes["chat"].targets] == [f"chat-a-r{state.id[:8]}"]
+    assert set(case.platform.deployments) == {f"chat-a-r{state.id[:8]}"}
+    assert set(case.platform.routes) == {"chat"}
+    assert case.platform.routes["chat"].meta == {"team": "search"}
+    steps = [e.data["step"] for e, _ in case.events if e.kind == "step"]
+    assert steps == ["stage", "attach", "canary", "shift", "cleanup"]
+    assert case.store.verify(state.id) > 20
+
+
+@pytest.mark.parametrize("image", ["sim/vllm:slow", "sim/vllm:failing"])
+def test_a_bad_canary_is_rolled_back_to_the_snapshot(tmp_path: Path, image: str) -> None:
+    """TTFT x 2, or 30 % errors: a FAIL, and everything is as it was found."""
+    case = Case(tmp_path, PLAN.replace("sim/vllm:2", image))
+    state = case.run(case.start().state.id)
+    assert state.phase is Phase.ROLLED_BACK, (state.phase, case.events[-1][0].text)
+    assert state.exit_code == 10
+    assert case.shape() == case.before
+
+
+@pytest.mark.parametrize("verb", ["abort", "rollback"])
+@pytest.mark.parametrize(
+    ("step", "rung"),
+    [
+        ("declare", None),
+        ("stage", None),
+        ("attach", None),
+        ("canary", None),
+        ("canary", 0),
+        ("shift", None),
+        ("shift", 1),
+        ("cleanup", None),
+    ],
+)
+def test_going_back_from_every_step_restores_the_snapshot(tmp_path: Path, verb: str, step: str, rung: int | None) -> None:
+    """Abort until promoted, rollback until the window ends: the same shape as before, and the right last word."""
+    case = Case(tmp_path)
+    rollout_id = case.start().state.id
+    case.run(rollout_id, until=reached(StepName(step), rung=rung))
+    said = "rollback" if step == "cleanup" else verb
+    case.service().say(rollout_id, said, "tester", "because")
+    state = case.run(rollout_id)
+    assert state.phase is (Phase.ABORTED if said == "abort" else Phase.ROLLED_BACK), case.events[-1][0].text
+    assert case.shape() == case.before

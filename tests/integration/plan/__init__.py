@@ -1,0 +1,1 @@
+"""Plans: reading, refusing, rendering."""

@@ -1,0 +1,124 @@
+"""The dry run says every rung in weights, every call in order, every deadline, and what speaks against starting."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from rollout.analysis.config import config_for
+from rollout.domain.receipts import Receipts, take
+from rollout.domain.weights import rungs
+from rollout.plan.model import Plan
+from rollout.report.calls import calls
+from rollout.report.dryrun import Declared, DryRun, deadlines, dry_run, may, shortest
+from rollout.report.dryrun_text import screen
+from tests.unit.report.samples import plan, route, world
+
+SHARES = (0.1, 0.5, 1.0)
+
+
+def receipts(scaled: dict[str, int] | None = None) -> Receipts:
+    return take("????????", route("spark-01", "spark-02"), ("spark-01", "spark-02"), scaled or {}, 30, 1800)
+
+
+def declared(found: Receipts) -> Declared:
+    ladders = {p.canary: rungs(SHARES, p.scaled, found.siblings_weight(p)) for p in found.pairs}
+    rows = [["image_name", "vllm:v0.20.0", "vllm:v0.21.0"], ["gpu_memory_utilization", 0.5, 0.4], ["name", "a", "b"]]
+    return Declared("thin", 400.0, found, ladders, {found.pairs[0].canary: rows}, {"spark-01": ["embed"]})
+
+
+def run(said: Plan | None = None, refusals: tuple[str, ...] = ()) -> DryRun:
+    return dry_run(said or plan(), world(), refusals, declared(receipts()), config_for("thin", rungs=2))
+
+
+def test_each_rung_shows_asked_weight_pair_and_route_share() -> None:
+    first, second, full = run().pairs[0].rungs
+    assert (first.asked, first.weight) == (0.1, 11)
+    assert first.pair_share == pytest.approx(11 / 111)
+    assert first.route_share == pytest.approx(11 / 211)
+    assert (second.weight, second.may) == (100, "latency may pass and fail")
+    assert (full.weight, full.pair_share, full.load_ratio) == (None, 1.0, None)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "word"), [(0.1, "fail, not pass"), (1.0, "pass and fail"), (2.0, "pass, not fail"), (None, "no control")]
+)
+def test_what_a_rung_may_decide_follows_from_the_load_per_replica(ratio: float | None, word: str) -> None:
+    assert word in may(ratio)
+
+
+def test_the_change_unit_and_the_confounders_are_told_apart() -> None:
+    changes = run().pairs[0].changes
+    assert [(c.field, c.kind) for c in changes] == [("image_name", "unit"), ("gpu_memory_utilization", "sizing")]
+
+
+def test_the_calls_begin_and_end_with_the_marker_and_touch_one_target_at_a_time() -> None:
+    verbs = [(c.step, c.target, c.verb) for c in run().calls]
+    assert verbs[0] == ("declare", None, "mark_route")
+    assert verbs[-1] == ("cleanup", None, "unmark_route")
+    first = [v for s, t, v in verbs if t == 1 and s in ("attach", "canary", "shift")]
+    assert first == ["create_deployment", "create_probe_route", "create_probe_route", "join", "refresh", "set_weight", "refresh", "leave"]
+    assert verbs.index(("shift", 1, "leave")) < verbs.index(("attach", 2, "create_deployment"))
+    assert [v for s, _, v in verbs if s == "stage"] == [
+        "create_deployment",
+        "create_probe_route",
+        "delete_probe_route",
+        "delete_deployment",
+    ]
+
+
+def test_a_skipped_stage_makes_no_call() -> None:
+    skipped = plan(stage={"skip": "no staging worker in this lab"})
+    assert all(c.step != "stage" for c in run(skipped).calls)
+    assert all(d.what != "staging deployment ready" for d in deadlines(skipped, "thin"))
+
+
+def test_a_weight_that_is_too_coarse_is_replaced_by_a_twin_first() -> None:
+    found = receipts({"spark-01": 900})
+    first = [c.verb for c in calls(plan(), found, declared(found).ladders) if c.step == "canary" and c.target == 1]
+    assert first == ["twin", "join", "refresh"]
+
+
+def test_every_deadline_says_what_happens_then() -> None:
+    rows = deadlines(plan(), "sparse")
+    assert all(row.then for row in rows)
+    assert next(r.seconds for r in rows if r.what == "verdict") == 14400
+    assert "never kills" in next(r.then for r in rows if r.what == "drain of stable")
+    forced = plan(drain={"on_timeout": "proceed", "reason": "night, nobody is there"})
+    assert "cuts" in next(r.then for r in deadlines(forced, "thin") if r.what == "drain of stable")
+
+
+def test_the_shortest_time_counts_each_rung_below_full() -> None:
+    assert shortest(plan(), "thin", 2) == 600 + 3600 + 30
+    assert shortest(plan(), "rich", 1) == 600 + 30
+
+
+def test_refusals_stand_first_and_without_a_declaration_nothing_is_invented() -> None:
+    bare = dry_run(plan(), world(), ("route `chat` does not exist",), None, None)
+    assert (bare.pairs, bare.calls, bare.evidence) == ((), (), None)
+    assert "REFUSED: 1 finding(s)" in shown(bare).splitlines()[2]
+
+
+def shown(what: DryRun, width: int = 80) -> str:
+    out = io.StringIO()
+    Console(file=out, width=width, highlight=False, color_system=None).print(screen(what))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_forecast_fits_the_terminal(width: int) -> None:
+    text = shown(run(), width)
+    assert max(len(line.rstrip()) for line in text.splitlines()) <= width
+    assert "11 : 100" in text
+    assert "not guaranteed: one replica" in text
+    assert "also serves embed" in text
+
+
+def test_the_forecast_is_json() -> None:
+    raw = json.loads(run().model_dump_json())
+    assert raw["evidence"]["v"] == 0.2
+    assert raw["pairs"][0]["rungs"][0]["weight"] == 11
+    assert raw["deadlines"][-1]["what"] == "rollback window"

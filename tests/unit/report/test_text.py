@@ -1,0 +1,111 @@
+"""A tired person must understand the screen, at 80 columns, without colour."""
+
+from __future__ import annotations
+
+import io
+from datetime import UTC
+
+import pytest
+from rich.console import Console, RenderableType
+
+from rollout.domain.state import Phase, RolloutState, Said, StepName, Waiting
+from rollout.report.text import screen, table, transition
+from rollout.report.view import Owner, event_view, view_of
+from tests.unit.report.samples import ID, NOW, event, halted, holding, minutes, rolled_back, state
+
+OWNER = Owner(name="ops-1:4711", until=NOW + minutes(0.3))
+
+
+def rendered(what: RenderableType, width: int, *, colour: bool = False) -> str:
+    out = io.StringIO()
+    system = "truecolor" if colour else None
+    Console(file=out, width=width, force_terminal=colour, color_system=system, highlight=False).print(what)  # type: ignore[arg-type]
+    return out.getvalue()
+
+
+def shown(where: RolloutState, width: int = 80, owner: Owner | None = None) -> str:
+    text = rendered(screen(view_of(where, None, [event("fact", "share proved by 84 own requests")], owner), NOW, UTC), width)
+    return "\n".join(line.rstrip() for line in text.splitlines())
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("where", [state(), holding(), halted(), rolled_back(), state(facts={}, waiting=None)], ids=lambda s: str(s.phase))
+def test_no_line_is_wider_than_the_terminal_and_nothing_is_cut(where: RolloutState, width: int) -> None:
+    text = shown(where, width)
+    assert max(len(line) for line in text.splitlines()) <= width
+    assert "…\n" not in text.replace("'…'", "")
+
+
+def test_the_first_line_is_the_phase_in_capitals_and_the_second_the_sentence() -> None:
+    lines = shown(holding()).splitlines()
+    assert lines[0] == f"HOLDING  chat-vllm-0-21  {ID}"
+    assert lines[1] == "holds (inconclusive): no verdict within 7200 s"
+
+
+def test_a_hold_shows_what_can_be_done_before_anything_else() -> None:
+    lines = shown(holding("inconclusive", verbs=("approve --accept-inconclusive", "rollback"))).splitlines()
+    assert lines[3] == "you can"
+    assert lines[4].strip() == f"rollout approve {ID} --accept-inconclusive --reason '…'"
+
+
+def test_it_says_what_is_waited_for_since_when_and_until_when() -> None:
+    text = shown(state())
+    assert "exposure 360 of 600 s, 12 of 20 requests" in text
+    assert "since 02:14 (6 min ago), until 04:13 (in 1 h 53 min)" in text
+
+
+def test_a_wait_that_is_only_the_next_look_has_no_deadline_on_the_screen() -> None:
+    text = shown(state(waiting=Waiting(why="ready", since=NOW, until=NOW + minutes(1 / 60))))
+    assert "looked at again every moment" in text
+    assert "overdue" not in text
+
+
+def test_asked_set_and_seen_stand_side_by_side() -> None:
+    text = shown(state(), 120)
+    assert "asked 10 %, set 9.9 % (weight 11 beside 100, 5.2 % of the whole route)" in text
+    assert "seen 6.0 % of 84 requests: proved" in text
+
+
+def test_the_verdict_says_mode_bounds_and_noise() -> None:
+    text = " ".join(shown(state(), 200).split())
+    assert "INCONCLUSIVE TTFT: 3 to 1" in text
+    assert "evidence thin; 12 live requests on this rung, 48 paired probes; α 0.01, β 0.05" in text
+    assert "replica noise v 0.2, φ 0.8 (not guaranteed: one replica)" in text
+
+
+def test_the_six_steps_are_marked_by_signs_and_not_by_colour() -> None:
+    assert "4 of 6  ✓ declare  ✓ stage  ✓ attach  ▸ canary  · shift  · cleanup" in shown(state())
+    assert "✓ cleanup" in shown(state(phase=Phase.COMPLETED, step=StepName.CLEANUP, ended=NOW, waiting=None))
+
+
+def test_it_says_who_ticks_and_that_nobody_does() -> None:
+    assert "ops-1:4711, lease until 02:20:18" in shown(state(), owner=OWNER)
+    assert "nobody now" in shown(state())
+    assert "nobody now" in shown(state(), owner=Owner(name="ops-1:4711", until=NOW - minutes(1)))
+    assert "ticked by" not in shown(rolled_back())
+
+
+def test_a_pause_and_an_undo_name_who_and_why() -> None:
+    said = Said(verb="pause", actor="ana", reason="incident 12", at=NOW - minutes(3))
+    assert "by ana 02:17 (3 min ago): incident 12" in " ".join(shown(state(paused=said), 120).split())
+    assert "rollback by judge 02:19 (1 min ago): verdict: TTFT is worse" in " ".join(shown(rolled_back(), 120).split())
+
+
+def test_without_colour_not_one_escape_is_written_and_with_colour_the_words_stay() -> None:
+    view = view_of(halted(), None)
+    plain = rendered(screen(view, NOW, UTC), 100)
+    assert "\x1b" not in plain
+    assert "HALTED" in plain
+    assert "\x1b[" in rendered(screen(view, NOW, UTC), 100, colour=True)
+
+
+def test_a_transition_is_time_step_word_reason() -> None:
+    line = transition(event_view(event("step", "first rung held", step="shift")), "shift", UTC)
+    assert line == "02:14:00  shift    enters        first rung held"
+
+
+def test_the_list_has_one_line_each() -> None:
+    text = rendered(table([view_of(state(), None), view_of(rolled_back(), None)], NOW), 120)
+    assert len(text.strip().splitlines()) == 3
+    assert "rolled back" in text
+    assert "4/6 canary" in text
