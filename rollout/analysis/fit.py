@@ -8,8 +8,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from rollout.analysis.hypergeometric import Floats
 from rollout.analysis.latency import LatencyTest
-from rollout.analysis.noise import Bank, Noise
+from rollout.analysis.noise import Noise, chain
 from rollout.analysis.reference import reference_of
 from rollout.analysis.samples import Histogram
 
@@ -26,7 +27,11 @@ def fit_noise(reference: Histogram, history: Sequence[tuple[Histogram, Histogram
     """
     if not history:
         raise ValueError("no A/A history: use the defaults for one replica")
-    scored = [(_log_marginal(reference, history, noise), noise) for noise in _candidates()]
+    test = LatencyTest("history", reference_of(reference), 0.0, 0.2, None, Noise(max(VARIANCES)))
+    if not test.headlines:
+        raise ValueError("the reference has no usable bucket edge: use the defaults for one replica")
+    likelihood = np.stack([test.effect(ours, theirs)[0, 0] for ours, theirs in history])
+    scored = [(_log_marginal(likelihood, noise), noise) for noise in _candidates()]
     best = max(score for score, _ in scored)
     chosen = max((noise for score, noise in scored if score >= best - _PLAUSIBLE), key=lambda n: n.long_run_variance)
     return chosen.v, chosen.phi
@@ -36,12 +41,15 @@ def _candidates() -> list[Noise]:
     return [Noise(), *(Noise(v, phi) for v in VARIANCES for phi in CORRELATIONS)]
 
 
-def _log_marginal(reference: Histogram, history: Sequence[tuple[Histogram, Histogram]], noise: Noise) -> float:
-    """Null log likelihood at the first headline edge, up to a constant that all candidates share."""
-    test = LatencyTest("history", reference_of(reference), 0.0, 0.2, None, noise)
-    bank = Bank.fresh(1, 1, noise)
-    for ours, theirs in history:
-        rows = test.effect(ours, theirs)[:1, :1]
-        # the second hypothesis is fed a likelihood of one, so that the bank's ratio is minus the null's own marginal
-        bank = bank.step(np.concatenate([rows, np.zeros_like(rows)], axis=1), noise)
-    return -float(bank.log[0, 0])
+def _log_marginal(likelihood: Floats, noise: Noise) -> float:
+    """Null log likelihood of the history under `noise`. `likelihood`: (windows, widest grid) in logs."""
+    law, move = chain(noise)
+    spare = (likelihood.shape[1] - len(law)) // 2
+    total = 0.0
+    for row in likelihood[:, spare : spare + len(law)]:
+        top = row.max()
+        joint = (law @ move) * np.exp(row - top)
+        mass = joint.sum()
+        total += float(np.log(mass) + top)
+        law = joint / mass
+    return total

@@ -48,7 +48,7 @@ def _grid(v: float) -> Floats:
 
 
 @lru_cache(maxsize=32)
-def _law(noise: Noise) -> tuple[Floats, Floats]:
+def chain(noise: Noise) -> tuple[Floats, Floats]:
     """Stationary weights and transition matrix (from, to) on the grid."""
     u = noise.grid
     if noise.v == 0:
@@ -71,13 +71,13 @@ class Bank:
     @classmethod
     def fresh(cls, rows: int, alternatives: int, noise: Noise) -> "Bank":
         """A bank that has seen nothing: every ratio is 1, u is stationary."""
-        start, _ = _law(noise)
+        start, _ = chain(noise)
         law = np.broadcast_to(start.astype(np.float32), (rows, alternatives + 1, len(start)))
         return cls(np.zeros((rows, alternatives)), law.copy())
 
     def step(self, likelihood: Floats | None, noise: Noise) -> "Bank":
         """One window on. `likelihood`: (rows, 1 + alternatives, grid) in logs, up to a constant of each row; None = nothing was seen."""
-        _, move = _law(noise)
+        _, move = chain(noise)
         moved = self.law.astype(np.float64) @ move if noise.v > 0 else self.law
         if likelihood is None:
             return Bank(self.log, moved.astype(np.float32))

@@ -14,6 +14,7 @@ from rollout.backends.gpustack_deployments import Deployments
 from rollout.backends.gpustack_hand import Hand
 from rollout.backends.gpustack_observe import SampleSource, observe
 from rollout.backends.gpustack_routes import Routes
+from rollout.backends.gpustack_spec import derive_spec, diff_spec
 from rollout.backends.gpustack_targets import Targets
 from rollout.clients.gpustack import GPUStack
 from rollout.clients.secret import Secret
@@ -58,6 +59,14 @@ class GPUStackBackend:
     def knows(self, verb: str) -> bool:
         """Whether this backend carries out `verb`."""
         return verb in self._deeds
+
+    def derive(self, stable: Mapping[str, Json], change: Mapping[str, Json], sizing: Mapping[str, Json], name: str) -> dict[str, Json]:
+        """The canary's spec: stable's + the change unit (`{"unit", "to"}`, {} for none) + sizing. Raises PlanError naming the key."""
+        return derive_spec(stable, change.get("unit", "parameters"), change.get("to", {}), sizing, name)
+
+    def diff(self, stable: Mapping[str, Json], canary: Mapping[str, Json]) -> list[tuple[str, Json, Json]]:
+        """The fields in which two specs differ: (field, stable's value, canary's value)."""
+        return diff_spec(stable, canary)
 
     async def observe(self, scope: Scope) -> World:
         """Everything in `scope`, read afresh. Raises Unreachable, BadAnswer, Refused."""

@@ -293,4 +293,6 @@ def _order(call: Call, cap: int) -> _Order:
 def _words(error: OSError) -> str:
     if isinstance(error, TimeoutError):
         return f"no connection within {CONNECT:g} s"
-    return os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error) or type(error).__name__
+    if isinstance(error, ssl.SSLError) or not error.errno or error.errno < 0:
+        return error.strerror or str(error) or type(error).__name__
+    return os.strerror(error.errno)

@@ -24,6 +24,8 @@ Mark = tuple[int, int]
 MAX_DEPTH = 32
 MAX_NODES = 20_000
 MAX_FINDINGS = 200
+_LONGEST = 400
+"""characters of one text in a finding"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +54,8 @@ class Source:
     complete: bool = True
 
     def add(self, mark: Mark, path: Path, expected: str, found: str, hint: str = "") -> None:
-        """Record one finding; every text in it is made safe to print."""
-        words = (redact(t) for t in (key_of(path), expected, found, hint))
+        """Record one finding; every text in it is made safe to print: redacted, on one line, bounded."""
+        words = (" ".join(redact(t[: 9 * _LONGEST])[:_LONGEST].split()) for t in (key_of(path), expected, found, hint))
         self.findings.append(Finding(self.file, *mark, *words))
 
 

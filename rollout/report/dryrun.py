@@ -14,6 +14,7 @@ from rollout.domain.weights import BALANCED, Rung, load_ratio
 from rollout.domain.world import World
 from rollout.plan.model import Plan
 from rollout.report.calls import Call, Ladders, calls
+from rollout.rung.evidence import BEFORE_FULL, DEADLINE, LIVE_REQUESTS
 
 Json = Any
 OURS = frozenset({"name", "enable_model_route"})
@@ -152,7 +153,7 @@ def _pair(plan: Plan, world: World, declared: Declared, index: int) -> PairPlan:
         canary=pair.canary,
         weight=pair.weight,
         weight_during=pair.scaled,
-        changes=tuple(changes),
+        changes=tuple(sorted(changes, key=lambda change: change.kind == "sizing")),
         rungs=tuple(_rung(rung, canary, stable) for rung in declared.ladders[pair.canary]),
         shared=tuple(declared.shared.get(pair.stable, ())),
     )
@@ -189,10 +190,6 @@ def _evidence(declared: Declared, judge: JudgeConfig) -> Evidence:
     )
 
 
-BEFORE_FULL = {"rich": 600.0, "thin": 3600.0, "sparse": 7200.0}
-VERDICT_WITHIN = {"rich": 7200.0, "thin": 7200.0, "sparse": 14400.0}
-
-
 def before_full(plan: Plan, mode: str) -> float:
     """Seconds at the last rung below 100, at least."""
     said = plan.evidence.min_time_before_full
@@ -207,7 +204,8 @@ def shortest(plan: Plan, mode: str, rungs_below: int) -> float:
 
 def deadlines(plan: Plan, mode: str) -> tuple[Deadline, ...]:
     """Everything that is waited for, how long, and what happens then."""
-    verdict = plan.evidence.deadline if plan.evidence.deadline is not None else VERDICT_WITHIN[mode]
+    verdict = plan.evidence.deadline if plan.evidence.deadline is not None else DEADLINE[mode]
+    requests = min(plan.evidence.min_requests, LIVE_REQUESTS[mode])
     drained = "cuts the streams that are left" if plan.drain.on_timeout == "proceed" else "holds, never kills"
     removal = "waits for `rollout approve`, then removes stable" if plan.cleanup.approval == "required" else "removes stable"
     staged = (
@@ -216,7 +214,7 @@ def deadlines(plan: Plan, mode: str) -> tuple[Deadline, ...]:
     return (
         *staged,
         Deadline(what="canary ready", seconds=plan.ready_within, then="holds: not_ready"),
-        Deadline(what="rung, at least", seconds=plan.evidence.min_time, then=f"and {plan.evidence.min_requests} canary requests"),
+        Deadline(what="rung, at least", seconds=plan.evidence.min_time, then=f"and {requests} canary requests"),
         Deadline(what="last rung below 100 %, at least", seconds=before_full(plan, mode), then="and a PASS"),
         Deadline(what="verdict", seconds=verdict, then="holds: inconclusive; the share is kept"),
         Deadline(what="drain of stable", seconds=plan.drain.deadline, then=drained),

@@ -30,8 +30,8 @@ def screen(run: DryRun) -> RenderableType:
         parts += [Text(""), *_pair(number, len(run.pairs), pair)]
     if run.evidence:
         parts += [Text(""), Text("judged by", style=QUIET), *(Text(f"  {line}") for line in _evidence(run.evidence))]
-    parts += [Text(""), Text("deadlines", style=QUIET), _deadlines(run)]
     if run.calls:
+        parts += [Text(""), Text("deadlines", style=QUIET), _deadlines(run)]
         parts += [Text(""), Text("calls that change something, in order", style=QUIET), _calls(run)]
     if not run.refusals:
         parts += [Text(""), Text("ready: `rollout run` would start this; nothing was changed now", style=GOOD)]

@@ -35,11 +35,15 @@ _UNKNOWN = InstanceSample(None, None, None, None, None, None, None)
 
 @dataclass(frozen=True)
 class Page:
-    """A page as far as it could be read. `absent`: the server says that it has none; `why`: it could not be read."""
+    """A page as far as it could be read. `absent`: the server says that it has none; `why`: it could not be read.
+
+    `reached`: there was a whole answer, whatever it said.
+    """
 
     series: tuple[Series, ...] = ()
     absent: bool = False
     why: str = ""
+    reached: bool = True
 
     def of(self, instance: InstanceRef) -> InstanceSample | None:
         """The sample of one instance on a worker's page."""
@@ -103,16 +107,17 @@ class EngineMetrics:
         return EngineSample(now, "OK", {**read.found, **silent}, f"nothing known of {', '.join(silent)}" if silent else "")
 
     async def _worker_page(self, worker: str) -> Page:
-        """The page that worked last, or the first that exists."""
-        known = self._page_of.pop(worker, None)
-        for path in [known] if known else WORKER_PAGES:
+        """The page that worked last, else the other one; a worker that does not answer is not asked twice."""
+        page = Page()
+        for path in sorted(WORKER_PAGES, key=lambda path: path != self._page_of.get(worker)):
             page = await self._page(worker + path)
-            if not page.absent:
-                if not page.why:
-                    self._page_of[worker] = path
+            if not page.absent and not page.why:
+                self._page_of[worker] = path
+                return page
+            if not page.reached:
                 return page
         # A worker always has a metrics page: without one nothing is known of its engines, which is not "they expose none".
-        return Page(why=f"{worker}/metrics does not exist")
+        return page if page.why else Page(why=f"{worker}/metrics does not exist")
 
     async def _page(self, url: str) -> Page:
         answer = await self._client.exchange(Call("GET", url, {"Accept": "text/plain"}), timeout=TIMEOUT, cap=CAP)
@@ -121,7 +126,7 @@ class EngineMetrics:
 
 def _page_of(url: str, answer: Exchange) -> Page:
     if answer.failure is not None:
-        return Page(why=f"{url}: {answer.failure.value}, {answer.detail}")
+        return Page(why=f"{url}: {answer.failure.value}, {answer.detail}", reached=False)
     if answer.status in NO_SUCH_PAGE:
         return Page(absent=True)
     kind = answer.headers.get("content-type", "text/plain").split(";")[0].strip().lower()

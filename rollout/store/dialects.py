@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from typing import Any
 
 from sqlalchemy import Connection, Engine, event
@@ -12,6 +13,7 @@ WAIT_SECONDS = 10
 """how long a write waits for another writer; a SQLite URL may say otherwise (`?timeout=2`)"""
 WRITES = {"rollout_writes": True}
 """execution option of an engine whose transactions write"""
+_TURNS = 20
 
 
 def configure(engine: Engine) -> None:
@@ -32,12 +34,29 @@ def keep_log(engine: Engine, where: str) -> None:
         return
     connection = engine.raw_connection()
     try:
-        mode = connection.cursor().execute("PRAGMA journal_mode=WAL").fetchone()[0]
+        mode = _write_ahead(connection.driver_connection)
     finally:
         connection.close()
     if mode not in ("wal", "memory"):
         hint = "Put the store on a local disk, or use PostgreSQL: --store postgresql://USER@HOST/DATABASE."
         raise StoreError(f"The store {where} lies on a disk without write-ahead log.", why=f"SQLite stays in mode {mode!r}.", hint=hint)
+
+
+def _write_ahead(connection: Any) -> str:
+    """Mode after asking for the log.
+
+    Of two processes that make one file at the same instant SQLite turns one away at once, without its busy timeout: each
+    holds what the other waits for. That one lets go, waits for the other's lock to be gone, and asks again.
+    """
+    for _ in range(_TURNS):
+        try:
+            return str(connection.execute("PRAGMA journal_mode=WAL").fetchone()[0])
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+                raise
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("ROLLBACK")
+    return str(connection.execute("PRAGMA journal_mode=WAL").fetchone()[0])
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:

@@ -63,6 +63,7 @@ class SimNode:
     worker_version: str = "v2.3.0"
     worker_id: int = 0
     worker_uuid: str = ""
+    base_knobs: dict[str, Any] = field(default_factory=dict)
     image_knobs: dict[str, dict[str, Any]] = field(default_factory=dict)
     model_knobs: dict[str, dict[str, Any]] = field(default_factory=dict)
     knobs: NodeKnobs = field(default_factory=NodeKnobs)
@@ -157,8 +158,8 @@ class SimNode:
     # --- instances
 
     def knobs_for(self, model: dict[str, Any]) -> Knobs:
-        """Image table, then the deployment's `SIM_*` environment, then per-model knobs; `--max-num-seqs` sets the slots."""
-        changes: dict[str, Any] = {}
+        """The node's base, `--max-num-seqs`, the image table, the deployment's `SIM_*` environment, per-model knobs; the last wins."""
+        changes: dict[str, Any] = dict(self.base_knobs)
         for parameter in model.get("backend_parameters") or []:
             if str(parameter).startswith("--max-num-seqs="):
                 changes["slots"] = int(str(parameter).partition("=")[2])

@@ -92,16 +92,10 @@ class AdminApi:
         rows = []
         for worker in self.world.where("workers"):
             seen = self.workers.view(worker)
-            place = {
-                "worker_id": worker["id"],
-                "worker_name": worker["name"],
-                "worker_ip": worker["ip"],
-                "cluster_id": worker["cluster_id"],
-            }
-            rows += [
-                {**gpu, **place, "id": f"{worker['name']}:{gpu['type']}:{gpu['index']}", "updated_at": worker["updated_at"]}
-                for gpu in seen["status"]["gpu_devices"]
-            ]
+            place = {f"worker_{key}": worker[key] for key in ("id", "name", "ip")} | {"cluster_id": worker["cluster_id"]}
+            for gpu in seen["status"]["gpu_devices"]:
+                known = {"id": f"{worker['name']}:{gpu['type']}:{gpu['index']}", "updated_at": worker["updated_at"]}
+                rows.append({**gpu, **place, **known})
         return page(rows, call.query)
 
     # --- overview
@@ -131,17 +125,22 @@ class AdminApi:
 
     def exporter_page(self) -> str:
         """The server's own metrics: desired and running instances, restarts, worker states."""
-        lines = []
+        samples: list[tuple[str, dict[str, Any], float]] = []
         for row in self.world.where("models"):
-            labels = f'{{model_id="{row["id"]}",model_name="{row["name"]}"}}'
-            lines.append(f"gpustack:model_desired_instances{labels} {float(row['replicas'])}")
-            lines.append(f"gpustack:model_running_instances{labels} {float(row['ready_replicas'])}")
+            labels = {"model_id": row["id"], "model_name": row["name"]}
+            samples.append(("model_desired_instances", labels, row["replicas"]))
+            samples.append(("model_running_instances", labels, row["ready_replicas"]))
         for row in self.world.where("model-instances"):
-            name = f'model_instance_name="{row["name"]}",worker_name="{row["worker_name"] or ""}"'
-            lines.append(f'gpustack:model_instance_status{{{name},state="{row["state"]}"}} 1.0')
-            lines.append(f"gpustack:model_instance_restart_count{{{name}}} {float(row['restart_count'])}")
+            labels = {"model_instance_name": row["name"], "worker_name": row["worker_name"] or ""}
+            samples.append(("model_instance_status", {**labels, "state": row["state"]}, 1.0))
+            samples.append(("model_instance_restart_count", labels, row["restart_count"]))
         for row in self.world.where("workers"):
-            lines.append(f'gpustack:worker_status{{worker_id="{row["id"]}",worker_name="{row["name"]}",state="{row["state"]}"}} 1.0')
+            labels = {"worker_id": row["id"], "worker_name": row["name"]}
+            samples.append(("worker_status", {**labels, "state": row["state"]}, 1.0))
+        lines = []
+        for name, labels, value in samples:
+            inside = ",".join(f'{key}="{text}"' for key, text in labels.items())
+            lines.append(f"gpustack:{name}{{{inside}}} {float(value)}")
         return "\n".join(lines) + "\n"
 
     def exporter_targets(self) -> list[dict[str, Any]]:

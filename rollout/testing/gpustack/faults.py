@@ -9,7 +9,7 @@ import asyncio
 import itertools
 import re
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 KINDS = ("status", "hang", "drop", "delay", "ignore", "revert", "html", "truncate")
@@ -41,18 +41,13 @@ class Fault:
             raise ValueError(f"unknown fault kind {self.kind!r}; one of {', '.join(KINDS)}")
 
     def matches(self, method: str, path: str) -> bool:
-        return (
-            (self.times is None or self.hits < self.times) and bool(re.fullmatch(self.method, method)) and bool(re.search(self.path, path))
-        )
+        """Whether this request is to be hit."""
+        left = self.times is None or self.hits < self.times
+        return left and re.fullmatch(self.method, method) is not None and re.search(self.path, path) is not None
 
     def shown(self) -> dict[str, Any]:
         """The fault as `/_fault` lists it."""
-        return {key: value for key, value in asdict(self_without_event(self)).items() if key != "released"}
-
-
-def self_without_event(fault: Fault) -> Fault:
-    """A copy that `asdict` can walk: an event cannot be copied."""
-    return Fault(fault.kind, fault.method, fault.path, fault.times, fault.status, fault.seconds, fault.applied, fault.id, fault.hits, None)  # type: ignore[arg-type]
+        return {item.name: getattr(self, item.name) for item in fields(self) if item.name != "released"}
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
@@ -106,15 +105,15 @@ class Proxy:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
         first_at = 0.0
         async with aclosing(reply.stream) as pieces:
-            async for piece in _until_cut(pieces):
-                if not first_at:
-                    first_at = time.monotonic()
-                    if piece is None:
-                        raise ApiError(503, CUT)
-                    await response.prepare(request)
-                await response.write(
-                    self._last(piece, who, started, first_at) if piece and b'"usage":{' in piece else piece or stream_error_event()
-                )
+            try:
+                async for piece in pieces:
+                    if not first_at:
+                        first_at = time.monotonic()
+                        await response.prepare(request)
+                    await response.write(self._last(piece, who, started, first_at) if b'"usage":{' in piece else piece)
+            except EngineStopped:
+                if first_at:
+                    await response.write(stream_error_event())
         if not first_at:
             raise ApiError(503, CUT)
         await response.write_eof()
@@ -131,12 +130,3 @@ class Proxy:
         usage["time_per_output_token_ms"] = each
         usage["tokens_per_second"] = 1000 / each if each > 0 else 0
         return b"data: " + json.dumps(chunk, separators=(",", ":")).encode() + b"\n\n" + rest
-
-
-async def _until_cut(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes | None, None]:
-    """The engine's chunks; one None at the end when the engine was killed."""
-    try:
-        async for piece in pieces:
-            yield piece
-    except EngineStopped:
-        yield None

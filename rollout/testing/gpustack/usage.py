@@ -1,4 +1,4 @@
-"""What the server counts of finished requests: per day, route, model and key, successes only (contract 9.3). Counts, answers, nothing else."""
+"""What the server counts of finished requests: per day, route, model and key, successes only (contract 9.3). Decides nothing."""
 
 from __future__ import annotations
 
@@ -35,16 +35,10 @@ class Usage:
         for entry, count in self.requests.items():
             per_route[entry[1]] += count
             tokens[entry[1]] += self.prompt[entry] + self.completion[entry]
-        items: list[Row] = [
-            {
-                "id": route_id,
-                "updated_at": timestamp(),
-                "route": {"label": self._name(route_id)},
-                "api_requests": n,
-                "total_tokens": tokens[route_id],
-            }
-            for route_id, n in per_route.items()
-        ]
+        items: list[Row] = []
+        for route_id, count in per_route.items():
+            row = {"id": route_id, "updated_at": timestamp(), "route": {"label": self._name(route_id)}}
+            items.append({**row, "api_requests": count, "total_tokens": tokens[route_id]})
         summary = {**self._totals(), "models_called": len({entry[2] for entry in self.requests})}
         return {"summary": summary, "group_by": call.get("group_by", []), **page(items, {})}
 

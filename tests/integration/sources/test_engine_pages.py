@@ -63,6 +63,17 @@ def test_without_the_raw_page_the_unified_one_is_read_and_asked_for_first_from_t
     assert [r.split(b" ")[1] for r in server.requests] == [b"/metrics/raw", b"/metrics", b"/metrics", b"/metrics"]
 
 
+def test_a_broken_raw_page_does_not_hide_the_unified_one():
+    server = WireServer(page("oops", status="500 Internal Server Error"), page(gauges(1, running=3, prefix="gpustack:")))
+    assert read(server, lambda p: {"m": ref(on(p))})["m"].in_flight == 3
+
+
+def test_a_worker_that_does_not_answer_is_not_asked_twice():
+    server = WireServer([None])
+    assert read(server, lambda p: {"m": ref(on(p))})["m"].status == "METRIC_ERROR"
+    assert len(server.requests) == 1
+
+
 def test_a_custom_deployment_is_read_from_its_own_port_without_labels():
     server = WireServer(page("vllm:num_requests_running 1\nvllm:num_requests_waiting 1\nprocess_start_time_seconds 1700000000\n"))
     sample = read(server, lambda p: {"m": ref(on(None, own=p), backend="Custom")})["m"]

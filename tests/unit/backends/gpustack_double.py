@@ -63,7 +63,7 @@ class Double:
         self.clock = Tick()
         self.clock.on_sleep.append(self.settle)
         self.tables: dict[str, dict[int, Row]] = {kind: {} for kind in KINDS.values()}
-        self.access: dict[int, Row] = {}
+        self.access: dict[int, Any] = {}
         self.calls: list[tuple[str, str, Any]] = []
         self.faults: list[tuple[str, str, Fault]] = []
         self.never_active: set[int] = set()

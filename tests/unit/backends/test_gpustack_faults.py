@@ -8,9 +8,9 @@ from typing import Any
 
 import httpx
 import pytest
-from gpustack_double import Double, Fault, broken, broken_after, error, garbled_after, hang, ignored, late, lost
 
 from rollout.errors import BadAnswer, Refused, Unreachable
+from tests.unit.backends.gpustack_double import Double, Fault, broken, broken_after, error, garbled_after, hang, ignored, late, lost
 
 SPEC = {"source": "local_path", "local_path": "/models/a", "replicas": 1, "backend": "vLLM"}
 

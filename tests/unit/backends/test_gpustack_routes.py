@@ -6,11 +6,11 @@ from typing import Any
 
 import httpx
 import pytest
-from gpustack_double import Double, run
 
 from rollout.backends.gpustack_owner import owner_of
 from rollout.clients.secret import Secret
 from rollout.errors import Refused
+from tests.unit.backends.gpustack_double import Double, run
 
 SPEC = {
     "source": "local_path",

@@ -6,9 +6,9 @@ from typing import Any
 
 import httpx
 import pytest
-from gpustack_double import Double, ignored
 
 from rollout.errors import BadAnswer, Refused
+from tests.unit.backends.gpustack_double import Double, ignored
 
 EXTRA = {"max_running_requests": 7, "overridden_model_name": "m-c:lora", "brand_new_option": {"a": 1}}
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import httpx
 import pytest
-from http_kit import http_to, run
 
 from rollout.clients.gpustack import GPUStack
 from rollout.errors import BadAnswer, Refused
+from tests.unit.clients.http_kit import http_to, run
 
 
 def model(number: int, **fields: Any) -> dict[str, Any]:

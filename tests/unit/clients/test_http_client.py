@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator
 
 import httpx
 import pytest
-from http_kit import KEY, http_to, run
 
 from rollout.clients.errors import HttpBadAnswer, HttpRefused, HttpUnreachable
 from rollout.clients.http import Http, Limits
 from rollout.clients.retry import Retry
 from rollout.errors import BadAnswer, ExitCode, Refused, ServerError, Unreachable, UsageError
+from tests.unit.clients.http_kit import KEY, http_to, run
 
 
 def answered(status: int, text: str = "", **headers: str) -> Http:

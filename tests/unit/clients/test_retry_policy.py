@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable
 
 import httpx
 import pytest
-from http_kit import JumpClock, http_to, run
 
 from rollout.clients.errors import Call, HttpRefused, HttpUnreachable
 from rollout.clients.retry import Retry
 from rollout.errors import Refused, Unreachable
+from tests.unit.clients.http_kit import JumpClock, http_to, run
 
 
 def failing(

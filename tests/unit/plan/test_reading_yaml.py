@@ -80,9 +80,9 @@ def test_anchors_aliases_tags_and_merges_are_not_read(old: str, new: str, what: 
 def test_a_billion_laughs_cost_nothing() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)]
-    started = time.perf_counter()
+    started = time.process_time()
     found = refused("\n".join(lines))
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 1
     assert "an anchor (`&name`)" in [f.found for f in found]
 
 
@@ -155,7 +155,7 @@ def test_places_behind_wide_characters_are_right() -> None:
 
 def test_a_plan_over_the_limit_is_refused_at_once() -> None:
     text = GOOD + "#" * (10 << 20)
-    started = time.perf_counter()
+    started = time.process_time()
     found = only(text)
-    assert time.perf_counter() - started < 0.5
+    assert time.process_time() - started < 0.5
     assert found.expected == "a plan of at most 1 MiB"

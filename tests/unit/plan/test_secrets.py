@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollout.errors import PlanError
@@ -122,6 +122,7 @@ def test_redacting_keeps_the_rest() -> None:
 LINES = GOOD.splitlines()
 
 
+@settings(deadline=None)
 @given(
     st.integers(0, len(LINES) - 1),
     st.integers(0, 60),

@@ -1,0 +1,270 @@
+"""One GPUStack server as a contract test sees it: plain httpx, unique names, everything cleaned up through the API.
+
+Independent of the product's own client, on purpose: these tests say what the server does.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+Row = dict[str, Any]
+DEADLINE = 20.0
+_numbers = itertools.count(1)
+_run = secrets.token_hex(2)
+
+
+def unique(prefix: str) -> str:
+    """A name no other test and no earlier run uses."""
+    return f"{prefix}-{_run}{next(_numbers)}"
+
+
+def message(response: httpx.Response) -> str:
+    """The sentence of an error in either of the server's two shapes."""
+    body = response.json()
+    return str(body["error"]["message"] if "error" in body else body["message"])
+
+
+@dataclass
+class Stream:
+    """A stream that was read to its end. `text` as it came, `chunks` parsed, `done` whether `[DONE]` came."""
+
+    status: int
+    text: str = ""
+    chunks: list[Row] = field(default_factory=list)
+    done: bool = False
+
+    @property
+    def error(self) -> Row | None:
+        return next((chunk["error"] for chunk in self.chunks if "error" in chunk), None)
+
+    @property
+    def finish(self) -> str | None:
+        return next((c["choices"][0]["finish_reason"] for c in reversed(self.chunks) if c.get("choices")), None)
+
+    @property
+    def usage(self) -> Row | None:
+        return next((chunk["usage"] for chunk in reversed(self.chunks) if chunk.get("usage")), None)
+
+    @property
+    def model(self) -> str:
+        return str(self.chunks[0]["model"])
+
+
+class Site:
+    """Clients with each kind of credential, and verbs that a controller's life is made of."""
+
+    def __init__(self, described: Row, kind: str) -> None:
+        self.described, self.kind = described, kind
+        self.api = self._client(described["server_url"], described["management_key"])
+        self.inference = self._client(described["inference_url"], described["inference_key"])
+        self.user = self._client(described["inference_url"], described["user_key"])
+        self.admin = httpx.Client(
+            base_url=described["server_url"], auth=("admin", described["admin_password"]), timeout=30, trust_env=False
+        )
+        self.anonymous = httpx.Client(base_url=described["server_url"], timeout=30, trust_env=False)
+        self._undo: list[tuple[str, int]] = []
+
+    def _client(self, url: str, key: str) -> httpx.Client:
+        limits = httpx.Limits(max_connections=100)
+        return httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=60, trust_env=False, limits=limits)
+
+    def close(self) -> None:
+        for client in (self.api, self.inference, self.user, self.admin, self.anonymous):
+            client.close()
+
+    # --- reading
+
+    def get(self, path: str) -> Any:
+        response = self.api.get(path)
+        assert response.status_code == 200, (path, response.status_code, response.text)
+        return response.json()
+
+    def route(self, route_id: int) -> Row:
+        return dict(self.get(f"/v2/model-routes/{route_id}"))
+
+    def model(self, model_id: int) -> Row:
+        return dict(self.get(f"/v2/models/{model_id}"))
+
+    def targets(self, route_id: int) -> dict[int, Row]:
+        """Targets by model id (a test with twins reads the list itself)."""
+        return {row["model_id"]: row for row in self.target_list(route_id)}
+
+    def target_list(self, route_id: int) -> list[Row]:
+        return list(self.get(f"/v2/model-route-targets?route_id={route_id}")["items"])
+
+    def instances(self, model_id: int) -> list[Row]:
+        return list(self.get(f"/v2/model-instances?model_id={model_id}")["items"])
+
+    def worker(self, name: str) -> Row:
+        return next(dict(row) for row in self.get("/v2/workers")["items"] if row["name"] == name)
+
+    def until(self, true: Callable[[], Any], what: str, seconds: float = DEADLINE) -> Any:
+        """Poll until something is true and answer it."""
+        deadline = time.monotonic() + seconds
+        while not (seen := true()):
+            assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
+            time.sleep(0.05)
+        return seen
+
+    # --- deployments and routes
+
+    def spec(self, name: str, *, worker: str = "spark-01", backend: str = "vLLM", **fields: Any) -> Row:
+        """A body of `POST /v2/models` that schedules without a network."""
+        body: Row = {
+            "name": name,
+            "source": "local_path",
+            "local_path": f"/models/{name}",
+            "backend": backend,
+            "replicas": 1,
+            "cluster_id": 1,
+            "categories": ["llm"],
+            "enable_model_route": False,
+            "worker_selector": {"worker-name": worker},
+        }
+        if backend == "Custom":
+            body |= {"image_name": "sim/vllm:1", "run_command": "serve --port {{port}}"}
+        else:
+            body["backend_parameters"] = ["--gpu-memory-utilization=0.05"]
+        return body | fields
+
+    def deploy(self, name: str | None = None, *, wait: bool = True, **fields: Any) -> Row:
+        """A deployment, ready unless `wait` is off."""
+        response = self.api.post("/v2/models", json=self.spec(name or unique("dep"), **fields))
+        assert response.status_code == 200, response.text
+        row: Row = response.json()
+        self._undo.append(("models", row["id"]))
+        if wait:
+            self.ready(row["id"])
+        return self.model(row["id"])
+
+    def ready(self, model_id: int) -> None:
+        def look() -> bool:
+            row = self.model(model_id)
+            return bool(row["ready_replicas"] == row["replicas"] and row["state"] == "running")
+
+        self.until(look, f"deployment {model_id} ready")
+
+    def new_route(self, weights: Mapping[int, int] | list[tuple[int, int]], *, wait: bool = True, **fields: Any) -> Row:
+        """A route with weights by model id, every target active unless `wait` is off."""
+        pairs = list(weights.items()) if isinstance(weights, Mapping) else weights
+        entries = [{"model_id": model, "weight": weight} for model, weight in pairs]
+        response = self.api.post("/v2/model-routes", json={"name": unique("route"), "categories": ["llm"], "targets": entries, **fields})
+        assert response.status_code == 200, response.text
+        row: Row = response.json()
+        self._undo.append(("model-routes", row["id"]))
+        if wait:
+            self.settled(row)
+        return row
+
+    def settled(self, route: Row) -> None:
+        """Until every target is active, the counts say so and a request is answered."""
+
+        def look() -> bool:
+            row = self.route(route["id"])
+            active = all(target["state"] == "active" for target in self.target_list(route["id"]))
+            return bool(active and row["ready_targets"] == row["targets"] and self.ask(route["name"]).status_code == 200)
+
+        self.until(look, f"route {route['name']} ready")
+
+    def active(self, target_id: int) -> None:
+        self.until(lambda: self.get(f"/v2/model-route-targets/{target_id}")["state"] == "active", f"target {target_id} active")
+
+    def drop_cache(self, route: Row) -> None:
+        """The name-only write."""
+        response = self.api.put(f"/v2/model-routes/{route['id']}", json={"name": route["name"]})
+        assert response.status_code == 200, response.text
+
+    def forget(self, kind: str, row_id: int) -> None:
+        """Clean this up at the end, last made first."""
+        self._undo.append((kind, row_id))
+
+    def cleanup(self) -> None:
+        for kind, row_id in reversed(self._undo):
+            response = self.admin.delete(f"/v2/{kind}/{row_id}")
+            assert response.status_code in (200, 404), (kind, row_id, response.text)
+        self._undo.clear()
+
+    # --- inference
+
+    def ask(self, model: str, *, client: httpx.Client | None = None, **fields: Any) -> httpx.Response:
+        body = {"model": model, "messages": [{"role": "user", "content": "hello"}], "max_tokens": 1, **fields}
+        return (client or self.inference).post("/v1/chat/completions", json=body)
+
+    def split(self, model: str, count: int, clients: int = 6) -> Counter[str]:
+        """Who answered `count` requests (the answer's `model`); an error counts under its status."""
+
+        def one(_: int) -> str:
+            response = self.ask(model, sim={"ttft": 0.0})
+            return str(response.json()["model"] if response.status_code == 200 else response.status_code)
+
+        with ThreadPoolExecutor(clients) as pool:
+            return Counter(pool.map(one, range(count)))
+
+    @contextmanager
+    def load(self, model: str, clients: int = 6) -> Iterator[list[str]]:
+        """Requests without a pause while the block runs; the list grows by who answered, or the status of an error."""
+        seen: list[str] = []
+        going = [True]
+
+        def client() -> None:
+            while going[0]:
+                response = self.ask(model, sim={"ttft": 0.0})
+                seen.append(str(response.json()["model"] if response.status_code == 200 else response.status_code))
+
+        with ThreadPoolExecutor(clients) as pool:
+            workers = [pool.submit(client) for _ in range(clients)]
+            try:
+                yield seen
+            finally:
+                going[0] = False
+            for worker in workers:
+                worker.result()
+
+    def read_stream(self, model: str, *, started: Callable[[], Any] | None = None, **sim: Any) -> Stream:
+        """Read a stream to its end; `started` is called once, after the first chunk."""
+        body = {"model": model, "messages": [{"role": "user", "content": "hello"}], "stream": True, "sim": sim}
+        with self.inference.stream("POST", "/v1/chat/completions", json=body) as response:
+            seen = Stream(response.status_code)
+            for line in response.iter_lines():
+                seen.text += line + "\n"
+                if line == "data: [DONE]":
+                    seen.done = True
+                elif line.startswith("data: "):
+                    seen.chunks.append(json.loads(line.removeprefix("data: ")))
+                if started is not None and seen.chunks:
+                    started, call = None, started
+                    call()
+        return seen
+
+    # --- the simulated workers
+
+    def node_url(self, name: str, which: str = "url") -> str:
+        return str(next(worker[which] for worker in self.described["workers"] if worker["name"] == name))
+
+    def node_page(self, name: str, path: str) -> str:
+        """A metrics page of a worker's metrics port."""
+        response = httpx.get(self.node_url(name, "metrics_url") + path, timeout=10, trust_env=False)
+        assert response.status_code == 200
+        return response.text
+
+    def node(self, name: str, **control: Any) -> Row:
+        """State of a node; with arguments, turn its knobs first."""
+        url = self.node_url(name) + "/_sim"
+        response = httpx.post(url, json=control, timeout=10, trust_env=False) if control else httpx.get(url, timeout=10, trust_env=False)
+        assert response.status_code == 200, response.text
+        return dict(response.json())
+
+    def engine(self, model: Row, worker: str = "spark-01") -> Row:
+        """Counters of a deployment's engine on a node."""
+        return next(row for row in self.node(worker)["instances"] if row["model_name"] == model["name"])

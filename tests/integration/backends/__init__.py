@@ -1,0 +1,1 @@
+"""Backends over real sockets, on the sandbox and its faults."""

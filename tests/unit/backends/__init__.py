@@ -1,0 +1,1 @@
+"""Backends: the world of a tick, and every effect, on a server in a dictionary."""

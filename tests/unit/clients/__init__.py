@@ -1,0 +1,1 @@
+"""Clients: HTTP alone, bounded and unable to leak a key."""
