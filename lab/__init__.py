@@ -8,7 +8,7 @@ Or from a shell: `python -m lab.up --json FILE`. It drives the product from outs
 """
 
 from lab.errors import LabError
-from lab.handles import Worker, attach
+from lab.remote import Remote, session
 from lab.stack import Lab
 
-__all__ = ["Lab", "LabError", "Worker", "attach"]
+__all__ = ["Lab", "LabError", "Remote", "session"]

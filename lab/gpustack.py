@@ -45,6 +45,7 @@ class Server:
     ports: Ports = field(default_factory=Ports.free)
     extra_env: dict[str, str] = field(default_factory=dict)
     child: Child | None = None
+    killed: bool = False  # by us: not a failure of the lab
 
     @property
     def url(self) -> str:
@@ -60,6 +61,7 @@ class Server:
         """Start the process and return at once."""
         data = self.folder / "server"
         data.mkdir(exist_ok=True)
+        self.killed = False
         self.child = spawn(
             "gpustack",
             [self.environment.python, "-I", LAUNCHER, *self._arguments(data)],
@@ -77,10 +79,11 @@ class Server:
     def stop(self) -> None:
         """SIGTERM, then SIGKILL."""
         if self.child is not None:
-            self.child.stop(timeout=5)  # its own shutdown sometimes hangs; nothing here is worth waiting for
+            self.child.stop(timeout=2)  # its own shutdown sometimes hangs; nothing here is worth waiting for
 
     def kill(self) -> None:
         """SIGKILL, as a crash."""
+        self.killed = True
         if self.child is not None:
             self.child.kill()
 

@@ -1,4 +1,4 @@
-"""Handles on what runs in the lab, for tests: turn a worker's knobs, kill it, bring it back."""
+"""Handles on the lab's workers: turn knobs, crash an engine, kill the node, bring it back. One for our own, one for a lab elsewhere."""
 
 from __future__ import annotations
 
@@ -16,11 +16,44 @@ from lab.processes import Child, clean_environ, spawn, wait_until
 
 ROOT = Path(__file__).resolve().parent.parent
 LISTEN_SECONDS = 30
+RESTART_SECONDS = 200
+
+
+class WorkerKnobs:
+    """What can be said to a worker over HTTP, whoever runs it. `url` is the worker's API, `metrics_url` its metrics port."""
+
+    name: str
+    url: str
+    metrics_url: str
+
+    def state(self) -> dict[str, Any]:
+        """`GET /_sim`: memory, knobs, live and finished instances with their counters."""
+        return answer(httpx.get(f"{self.url}/_sim", timeout=10, trust_env=False))
+
+    def control(self, body: dict[str, Any]) -> dict[str, Any]:
+        """A raw `POST /_sim`; returns the state afterwards."""
+        return answer(httpx.post(f"{self.url}/_sim", json=body, timeout=10, trust_env=False))
+
+    def set(self, *, model: str | None = None, image: str | None = None, **changes: Any) -> dict[str, Any]:
+        """Turn knobs. Engine knobs (`rollout.testing.knobs`) go to one deployment, to one image, or to all; node knobs to the node."""
+        known = self.state()["knobs"]
+        body: dict[str, Any] = {key: value for key, value in changes.items() if key in known}
+        engine = {key: value for key, value in changes.items() if key not in known}
+        if engine:
+            body |= {"knobs": engine, **({"model": model} if model else {}), **({"image": image} if image else {})}
+        return self.control(body)
+
+    def crash(self, instance: int | str) -> dict[str, Any]:
+        """Kill one engine, by instance id or name."""
+        found = [row["id"] for row in self.state()["instances"] if instance in (row["id"], row["name"])]
+        if not found:
+            raise LabError(f"cannot crash {instance}", f"it does not run on {self.name}", "look at `state()`")
+        return self.control({"crash": found[0]})
 
 
 @dataclass
-class Worker:
-    """One simulated worker process. `facts`: driver_version, os_version, kernel, worker_version, mem_gib; used at the next launch."""
+class Worker(WorkerKnobs):
+    """A worker process of ours. `facts`: driver_version, os_version, kernel, worker_version, mem_gib; used at the next launch."""
 
     name: str
     folder: Path
@@ -29,15 +62,8 @@ class Worker:
     ports: list[int] = field(default_factory=lambda: free_ports(2))
     child: Child | None = None
 
-    @property
-    def url(self) -> str:
-        """The worker's API, where the server sends inference and where `/_sim` is."""
-        return f"http://{HOST}:{self.ports[0]}"
-
-    @property
-    def metrics_url(self) -> str:
-        """The worker's metrics port (`/metrics`, `/metrics/raw`)."""
-        return f"http://{HOST}:{self.ports[1]}"
+    def __post_init__(self) -> None:
+        self.url, self.metrics_url = (f"http://{HOST}:{port}" for port in self.ports)
 
     @property
     def pid(self) -> int:
@@ -69,35 +95,6 @@ class Worker:
         self.launch()
         self.wait_listening()
 
-    def stop(self) -> None:
-        if self.child is not None:
-            self.child.stop(timeout=5)
-
-    def state(self) -> dict[str, Any]:
-        """`GET /_sim`: memory, knobs, live and finished instances with their counters."""
-        return _answer(httpx.get(f"{self.url}/_sim", timeout=10, trust_env=False))
-
-    def set(self, *, model: str | None = None, image: str | None = None, **changes: Any) -> dict[str, Any]:
-        """Turn knobs. Engine knobs (see `rollout.testing.knobs`) go to one deployment, to one image, or to all; node knobs to the node."""
-        state = self.state()
-        node = {key: value for key, value in changes.items() if key in state["knobs"]}
-        engine = {key: value for key, value in changes.items() if key not in state["knobs"]}
-        body: dict[str, Any] = dict(node)
-        if engine:
-            body |= {"knobs": engine, **({"model": model} if model else {}), **({"image": image} if image else {})}
-        return self.control(body)
-
-    def crash(self, instance: int | str) -> dict[str, Any]:
-        """Kill one engine, by instance id or name."""
-        found = [row["id"] for row in self.state()["instances"] if instance in (row["id"], row["name"])]
-        if not found:
-            raise LabError(f"cannot crash {instance}", f"it does not run on {self.name}", "look at `state()`")
-        return self.control({"crash": found[0]})
-
-    def control(self, body: dict[str, Any]) -> dict[str, Any]:
-        """A raw `POST /_sim`."""
-        return _answer(httpx.post(f"{self.url}/_sim", json=body, timeout=10, trust_env=False))
-
     def _answers(self) -> bool:
         try:
             return httpx.get(f"{self.url}/version", timeout=2, trust_env=False).status_code == 200
@@ -105,14 +102,29 @@ class Worker:
             return False
 
 
-def attach(row: dict[str, Any]) -> Worker:
-    """A handle on a worker of a lab that somebody else runs (an entry of its description): knobs only, no process."""
-    worker = Worker(row["name"], Path("/nonexistent"), "", ports=[0, 0])
-    worker.ports = [int(row[key].rpartition(":")[2]) for key in ("url", "metrics_url")]
-    return worker
+@dataclass
+class RemoteWorker(WorkerKnobs):
+    """A worker of a lab that another process runs; killing and restarting go through that lab's control port."""
+
+    name: str
+    url: str
+    metrics_url: str
+    control_url: str
+
+    def kill(self) -> None:
+        ask(self.control_url, "kill", self.name)
+
+    def restart(self, **facts: Any) -> None:
+        ask(self.control_url, "restart", self.name, facts)
 
 
-def _answer(response: httpx.Response) -> dict[str, Any]:
+def ask(control_url: str, verb: str, name: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    """`POST {control_url}/{verb}/{name}`; returns when it is done."""
+    return answer(httpx.post(f"{control_url}/{verb}/{name}", json=body or {}, timeout=RESTART_SECONDS, trust_env=False))
+
+
+def answer(response: httpx.Response) -> dict[str, Any]:
+    """The JSON of a control answer; LabError when it was refused."""
     if response.status_code != 200:
-        raise LabError("the worker refused the control call", response.text[:300], "see `rollout/testing/node_http.py` for its keys")
+        raise LabError("the control call was refused", response.text[:300], f"look at what {response.request.url} accepts")
     return dict(response.json())

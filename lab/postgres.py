@@ -70,17 +70,32 @@ def reachable_copy(installation: Path, scratch: Path) -> Path:
     """The installation itself, or a hard-linked copy in `scratch` when other users may not enter the folders above it."""
     if os.geteuid() != 0 or all(folder.stat().st_mode & stat.S_IXOTH for folder in [installation, *installation.parents]):
         return installation
-    copy = scratch / "postgresql"
+    package = installation.parent
+    copy = scratch / "postgresql" / package.name / installation.name
     if not copy.exists():
-        shutil.copytree(installation, copy, copy_function=_link_or_copy, symlinks=True, ignore=shutil.ignore_patterns("include"))
+        _copy(installation, copy)
+        libraries = package.with_name(f"{package.name}.libs")  # a wheel keeps them beside its package, found relative to it
+        if libraries.exists():
+            _copy(libraries, scratch / "postgresql" / libraries.name)
     return copy
 
 
+def _copy(source: Path, target: Path) -> None:
+    shutil.copytree(source, target, copy_function=_link_or_copy, symlinks=True, ignore=shutil.ignore_patterns("include"))
+    for folder, _, _ in os.walk(target):
+        os.chmod(folder, 0o755)
+
+
 def _link_or_copy(source: str, target: str) -> str:
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy2(source, target)
+    mode = os.stat(source).st_mode
+    if mode & stat.S_IROTH:
+        try:
+            os.link(source, target)
+            return target
+        except OSError:
+            pass  # another file system: a copy does as well
+    shutil.copy2(source, target)
+    os.chmod(target, mode | (0o555 if mode & stat.S_IXUSR else 0o444))
     return target
 
 

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from lab.bootstrap import Keys, make_keys, wait_workers
+from lab.control import Control
 from lab.environment import ensure
 from lab.errors import LabError
 from lab.gpustack import ADMIN_PASSWORD, Server
@@ -48,6 +49,7 @@ class Lab:
         self.keep, self.say, self.timings = keep, say, dict[str, float]()
         self._server_env, self._names = server_env or {}, workers
         self.workers: dict[str, Worker] = {}
+        self.control: Control | None = None
 
     def __enter__(self) -> Lab:
         self.start()
@@ -62,8 +64,7 @@ class Lab:
         with self._timed("environment"):
             environment = ensure(self.say)
         sweep()
-        self.folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
-        self.folder.chmod(0o755)  # the database runs as another user when we are root
+        self.folder = scratch()
         if self.keep:
             (self.folder / KEPT).touch()
         self.postgres = Postgres(self.folder)
@@ -72,6 +73,7 @@ class Lab:
                 self.postgres.start()
             self.server = Server(environment, self.folder, self.postgres.url, extra_env=self._server_env)
             self._start_server_and_workers()
+            self.control = Control(self.description, self._act)
         except BaseException:
             self.stop()
             raise
@@ -91,10 +93,13 @@ class Lab:
             wait_workers(self.server.url, self.keys.management, set(self._names))
 
     def stop(self) -> None:
-        """Stop everything, bounded to about 20 s, and remove the folder unless it is to be kept. Safe to repeat."""
+        """Stop everything, bounded to half a minute, usually 3 s, and remove the folder unless it is to be kept. Safe to repeat."""
         began = time.monotonic()
+        if self.control is not None:
+            self.control.close()
+            self.control = None
         for worker in self.workers.values():
-            worker.stop()
+            worker.kill()  # first: a node that is switched off, and nobody reports to a server that ends
         if hasattr(self, "server"):
             self.server.stop()
         self.postgres.stop()
@@ -123,6 +128,17 @@ class Lab:
         self.server.launch()
         self.server.wait_ready()
 
+    def _act(self, verb: str, name: str, body: dict[str, Any]) -> None:
+        """A request of the control port."""
+        if name == "gpustack" and verb in ("kill", "restart"):
+            self.kill_server() if verb == "kill" else self.restart_server()
+        elif verb == "kill":
+            self.worker(name).kill()
+        elif verb == "restart":
+            self.worker(name).restart(**body)
+        else:
+            raise LabError(f"unknown request {verb}", "the control port knows kill and restart", "use one of these")
+
     def description(self) -> dict[str, Any]:
         """What a client needs to know, as `python -m lab.up --json` writes it."""
         workers = [{"name": w.name, "url": w.url, "metrics_url": w.metrics_url, "pid": w.pid} for w in self.workers.values()]
@@ -138,6 +154,7 @@ class Lab:
             "user_key": self.keys.user,
             "workers": workers,
             "version": self.version,
+            "control_url": self.control.url if self.control else "",
             "pids": {"lab": os.getpid(), **pids, **{w.name: w.pid for w in self.workers.values()}},
             "folder": str(self.folder),
             "timings": self.timings,
@@ -156,6 +173,13 @@ class Lab:
         yield
         self.timings[what] = round(time.monotonic() - began, 2)
         self.say(f"lab: {what} {self.timings[what]} s")
+
+
+def scratch() -> Path:
+    """A new folder that other users may enter, for the database runs as one of them when we are root."""
+    folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
+    folder.chmod(0o755)
+    return folder
 
 
 def sweep() -> None:

@@ -27,8 +27,9 @@ def main(argv: list[str] | None = None) -> int:
     coming_up = True
 
     def on_signal(_number: int, _frame: FrameType | None) -> None:
+        first = not asked.is_set()
         asked.set()
-        if coming_up:
+        if coming_up and first:
             raise _Stopped
 
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -50,8 +51,8 @@ def main(argv: list[str] | None = None) -> int:
 
 def _watch(lab: Lab, asked: threading.Event) -> int:
     while not asked.wait(1.0):
-        for child in (lab.postgres.child, lab.server.child):
-            if child is not None and not child.alive:
+        for child, meant in ((lab.postgres.child, False), (lab.server.child, lab.server.killed)):
+            if child is not None and not child.alive and not meant:
                 to_stderr(f"lab: {child.name} ended with {child.process.returncode}\n{child.tail()}")
                 return 1
     return 0

@@ -66,7 +66,17 @@ def _person(env: Mapping[str, str]) -> str:
     for variable, prefix in _CI_ACTORS:
         if env.get(variable):
             return f"{prefix}:{env[variable]}"
-    return env.get("USER") or env.get("LOGNAME") or "unknown"
+    return env.get("USER") or env.get("LOGNAME") or _login()
+
+
+def _login() -> str:
+    """The process owner's name; containers and cron often set no USER."""
+    try:
+        import pwd
+
+        return pwd.getpwuid(os.getuid()).pw_name
+    except (ImportError, KeyError, AttributeError):
+        return "unknown"
 
 
 def _true(value: str | None) -> bool:

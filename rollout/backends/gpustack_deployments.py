@@ -12,10 +12,11 @@ from typing import Any
 from rollout.backends.gpustack_fields import SETTABLE
 from rollout.backends.gpustack_hand import Brought, End, Hand
 from rollout.backends.gpustack_routes import is_probe_route
-from rollout.backends.gpustack_spec import covers, spec_of
+from rollout.backends.gpustack_spec import covers, derive_spec, spec_of
 from rollout.backends.together import Together
 from rollout.clients.gpustack import GPUStack
 from rollout.clients.gpustack_rows import Model
+from rollout.domain.receipts import spec_digest
 from rollout.errors import Refused
 
 Json = Any
@@ -39,12 +40,13 @@ class Deployments:
         self._hand = hand
 
     async def create(self, args: Mapping[str, Json]) -> dict[str, Json]:
-        """{name, spec}: a deployment of that name and spec exists, without a route of its own. It need not be ready.
+        """{name, base, change, sizing, digest}: a deployment of that name exists, derived from `base` as it is now, without a route.
 
-        Refused when the name belongs to a deployment with another spec; the differing fields are named.
+        The spec is derived here and not handed in, so that secrets in an environment are never stored on the way. Refused when
+        `base` is no longer what was declared, or when the name belongs to a deployment with another spec; the fields are named.
         """
         name = str(args["name"])
-        spec = {k: v for k, v in args["spec"].items() if k in SETTABLE and v is not None}
+        spec = await self._derived(name, args)
 
         async def look() -> Model | None:
             model = await self._model(name)
@@ -57,6 +59,21 @@ class Deployments:
 
         done: Brought[Model | None] = await self._hand.bring(End(f"deployment {name}", look, lambda m: m is not None, write))
         return done.receipt(id=done.seen.id if done.seen else None)
+
+    async def _derived(self, name: str, args: Mapping[str, Json]) -> dict[str, Json]:
+        base = await self._model(str(args["base"]))
+        if base is None:
+            raise Refused(
+                f"{args['base']}, which {name} is derived from, does not exist.", hint="It was deleted since the plan was declared."
+            )
+        change = args["change"]
+        spec = derive_spec(spec_of(base.raw), change["unit"], change["to"], args["sizing"], name)
+        if spec_digest(spec) != args["digest"]:
+            raise Refused(
+                f"{args['base']} was changed since the plan was declared: {name} would differ in more than one unit.",
+                hint="Roll back, and start again from what runs now.",
+            )
+        return {k: v for k, v in spec.items() if k in SETTABLE and v is not None}
 
     async def delete(self, args: Mapping[str, Json]) -> dict[str, Json]:
         """{name}: no deployment of that name. Its instances stop at once, so the caller has drained it."""

@@ -63,7 +63,12 @@ class Routes:
         self._inference_key = inference_key
 
     async def mark(self, args: Mapping[str, Json]) -> dict[str, Json]:
-        """{route, marker}: `meta` carries the marker beside what was there."""
+        """{route, marker, takeover?}: `meta` carries the marker beside what was there. Refused over another's marker without `takeover`."""
+        other = (named(await self._client.routes(), args["route"]).meta or {}).get(MARKER_KEY)
+        if other and other.get("nonce") != args["marker"].get("nonce") and not args.get("takeover"):
+            raise Refused(
+                f"Route {args['route']} carries the marker of rollout {other.get('id')}.", hint="`rollout status` there shows it."
+            )
         return await self._meta(args["route"], {MARKER_KEY: args["marker"]})
 
     async def unmark(self, args: Mapping[str, Json]) -> dict[str, Json]:

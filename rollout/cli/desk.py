@@ -4,26 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rollout.cli import wiring
 from rollout.clock import Clock, SystemClock
+from rollout.domain.state import Event
+from rollout.report.events import routine
 from rollout.report.view import EVENTS_SHOWN, Owner, StatusView, view_of
 from rollout.settings import Settings
 
 if TYPE_CHECKING:
     from rollout.engine.service import Service
-    from rollout.store import Store, StoredRollout
+    from rollout.store import JournalRow, Store, StoredRollout
 
 
-@dataclass(frozen=True)
+@dataclass
 class Desk:
     """An open store with the clock and the person."""
 
     settings: Settings
     store: Store
     clock: Clock
+    _read: dict[str, tuple[int, list[Event]]] = field(default_factory=dict)
+    """rollout -> last journal row seen, and the last entries worth a line: a journal is long and is read once"""
 
     @property
     def actor(self) -> str:
@@ -33,19 +37,28 @@ class Desk:
         """The engine over this store."""
         return wiring.service(self.store, self.clock)
 
-    def view(self, stored: StoredRollout, *, events: int = EVENTS_SHOWN) -> StatusView:
+    def view(self, stored: StoredRollout, *, events: bool = True) -> StatusView:
         """The rollout in words, with its last journal entries."""
-        from rollout.domain.state import Event
-
-        rows = self.store.journal(stored.state.id)[-events:] if events else []
-        told = [Event(kind=r.kind, at=r.at, actor=r.actor, text=r.text, data=r.data) for r in rows]
+        told = self._last(stored.state.id) if events else []
         return view_of(stored.state, wiring.plan_of(stored), told, self.owner(stored))
+
+    def _last(self, rollout_id: str) -> list[Event]:
+        seen, kept = self._read.get(rollout_id, (0, []))
+        rows = self.store.journal(rollout_id, after=seen)
+        kept = [*kept, *(event for event in map(event_of, rows) if not routine(event))][-2 * EVENTS_SHOWN :]
+        self._read[rollout_id] = (rows[-1].seq if rows else seen, kept)
+        return kept
 
     def owner(self, stored: StoredRollout) -> Owner | None:
         """Who ticks it; None when the lease is over or its process is gone."""
         if stored.owner is None or stored.lease_until is None or stored.lease_until <= self.clock.now():
             return None
         return Owner(name=stored.owner.rpartition(":")[0], until=stored.lease_until) if wiring.alive(stored.owner) else None
+
+
+def event_of(row: JournalRow) -> Event:
+    """The entry as the engine wrote it."""
+    return Event(kind=row.kind, at=row.at, actor=row.actor, text=row.text, data=row.data)
 
 
 @contextmanager

@@ -25,7 +25,7 @@ def list_(active: Active = False, route: Route = None, limit: Limit = 50, json: 
 
     with opened(store) as desk:
         found = desk.store.list(active_only=active, route=route, limit=limit)
-        views, now = [desk.view(one, events=0) for one in found], desk.clock.now()
+        views, now = [desk.view(one, events=False) for one in found], desk.clock.now()
     if json:
         output.as_json([v.model_dump(mode="json", exclude={"events"}) for v in views])
     elif views:

@@ -51,18 +51,18 @@ async def _screen(desk: Desk, rollout_id: str) -> int:
 
 
 async def _lines(desk: Desk, rollout_id: str) -> int:
-    from rollout.domain.state import Event
-    from rollout.report.text import transition
-    from rollout.report.view import event_view
+    from rollout.cli.desk import event_of
+    from rollout.cli.progress import Progress
+    from rollout.domain.state import StepName
 
-    seen, step = 0, "declare"
+    progress, seen, step = Progress(sys.stdout, live=False), 0, "declare"
     while True:
-        view = desk.view(desk.store.load(rollout_id), events=0)
+        stored = desk.store.load(rollout_id)
         for row in desk.store.journal(rollout_id, after=seen):
-            seen, step = row.seq, str(row.data.get("step", step)) if row.kind == "step" else step
-            event = Event(kind=row.kind, at=row.at, actor=row.actor, text=row.text, data=row.data)
-            output.result(transition(event_view(event), step))
-        if view.ended:
+            seen, step = row.seq, row.data["step"] if row.kind == "step" else step
+            progress(event_of(row), stored.state.model_copy(update={"step": StepName(step)}))
+        if stored.state.terminal:
+            view = desk.view(stored, events=False)
             output.result(f"{view.phase.value}  {view.id}  {view.summary}")
             return view.exit_code or 0
         await desk.clock.sleep(EVERY)

@@ -5,7 +5,7 @@ That is what makes recovery an observation: an intent without an outcome is look
 World effects (carried out by a `Backend`)
   mark_route         {route, marker}                                route meta carries the marker
   unmark_route       {route, meta}                                  route meta equals what was found
-  create_deployment  {name, spec}                                   a deployment of that name exists
+  create_deployment  {name, base, change, sizing, digest}           a deployment of that name, derived from base, exists
   delete_deployment  {name}                                         none exists
   create_probe_route {name, deployment, principal?}                 a private route with that one target exists
   delete_probe_route {name}                                         none exists

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Mapping
 from datetime import datetime
@@ -11,6 +13,7 @@ from pydantic import Field
 
 from rollout.domain.state import Frozen, RolloutState
 from rollout.domain.world import RouteView
+from rollout.plan.hidden import redacted
 
 Json = Any
 _SUFFIX = re.compile(r"-r[0-9a-f]{8}$")
@@ -68,6 +71,12 @@ class Receipts(Frozen):
     def siblings_weight(self, pair: Pair) -> int:
         """Summed weight of all targets beside this pair. A target replaced earlier counts with its successor's weight: the same."""
         return sum(t.weight for t in self.targets if t.deployment != pair.stable)
+
+
+def spec_digest(spec: Mapping[str, Json]) -> str:
+    """SHA-256 (hex) of a spec without its secrets: says later whether it is still the one that was declared."""
+    text = json.dumps(redacted(dict(spec)), sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def short(rollout_id: str) -> str:

@@ -20,7 +20,7 @@ def bring_up(ctx: Ctx, name: str, probe_route: str, key: str, within: float) -> 
         return TakeBack("memory_floor", below)
     view = ctx.world.deployments.get(name)
     if view is None:
-        return act("create_deployment", f"create {name}", f"{key}.created", name=name, spec=ctx.state.fact("specs")[name])
+        return act("create_deployment", f"create {name}", f"{key}.created", name=name, **ctx.state.fact("specs")[name])
     waited = ctx.since(ctx.at(f"{key}.created") or ctx.state.entered)
     if not view.ready:
         return _not_ready(ctx, name, waited, within)

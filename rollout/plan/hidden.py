@@ -35,6 +35,20 @@ def redact(text: str) -> str:
     return _IN_URL.sub(HIDDEN, _KNOWN.sub(HIDDEN, text))
 
 
+def redacted(value: object, name: str = "") -> object:
+    """A JSON value without anything that looks like a secret: by its text, or by the name of its key. A copy."""
+    if isinstance(value, dict):
+        return {key: redacted(item, str(key)) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [redacted(item, name) for item in value]
+    if isinstance(value, str):
+        flag = _FLAG.match(value)
+        if flag and flag.end() < len(value):
+            return value[: flag.end()] + HIDDEN
+        return HIDDEN if value and _NAME.search(name) else redact(value)
+    return value
+
+
 def quoted(text: str) -> str:
     """A value as a message repeats it: redacted, on one line, short."""
     line = " ".join(redact(text).split())

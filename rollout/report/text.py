@@ -13,7 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from rollout.domain.state import Phase
-from rollout.report.view import STEPS, EventView, StatusView, WaitView
+from rollout.report.events import EventView
+from rollout.report.view import STEPS, StatusView, WaitView
 from rollout.report.words import ago, clock, percent, since, until
 
 GOOD, BAD, CARE, QUIET = "green", "bold red", "yellow", "dim"
@@ -70,7 +71,7 @@ def _rows(view: StatusView, now: datetime, zone: tzinfo | None) -> Iterator[tupl
         yield "halted" if view.phase is Phase.HALTED else "holds", Text(_hold(view, now, zone), style=CARE)
     if view.paused:
         yield "paused", Text(f"by {view.paused.actor} {since(view.paused.at, now, zone)}: {view.paused.reason}", style=CARE)
-    if view.waiting:
+    if view.waiting and not view.hold:
         end = _end(view.waiting, now, zone)
         yield "waits", Text(f"since {since(view.waiting.since, now, zone)}, {end}")
     if view.ended:
@@ -120,8 +121,9 @@ def _verdict_rows(view: StatusView) -> Iterator[tuple[str, Text]]:
     if verdict is None:
         return
     style = {"pass": GOOD, "fail": BAD, "inconclusive": CARE, "error": CARE}.get(verdict.word, QUIET)
-    word = "NONE YET" if verdict.word == "none" else verdict.word.upper()
-    yield "verdict", Text.assemble((word, style), f"  {verdict.sentence}")
+    word = {"none": "NONE YET", "continue": "UNDECIDED"}.get(verdict.word, verdict.word.upper())
+    said = "as above" if view.hold and verdict.sentence in view.hold.detail else verdict.sentence
+    yield "verdict", Text.assemble((word, style), f"  {said}")
     known = [f"evidence {verdict.mode}"] if verdict.mode else []
     known += [f"{verdict.requests} live requests on this rung, {verdict.pairs} paired probes"] if verdict.alpha is not None else []
     known += [f"α {verdict.alpha:g}, β {verdict.beta:g}"] if verdict.alpha is not None and verdict.beta is not None else []
@@ -175,10 +177,10 @@ def table(views: Sequence[StatusView], now: datetime) -> RenderableType:
         )
         for v in views
     ]
-    grid = Table(box=None, padding=(0, 2, 0, 0), header_style=QUIET)
+    grid = Table(box=None, padding=(0, 2, 0, 0), header_style=QUIET, expand=True)
     for index, name in enumerate(("id", "name", "route", "phase", "step", "age")):
-        grid.add_column(name, no_wrap=True, min_width=max([len(name), *(len(row[index]) for row in rows)]))
-    grid.add_column("what", no_wrap=True, overflow="ellipsis")
+        grid.add_column(name, no_wrap=True, width=max([len(name), *(len(row[index]) for row in rows)]))
+    grid.add_column("what", no_wrap=True, overflow="ellipsis", ratio=1, min_width=20)
     for row, view in zip(rows, views, strict=True):
         grid.add_row(*row[:3], Text(row[3], style=STYLE[view.phase]), *row[4:], view.summary)
     return grid

@@ -12,8 +12,9 @@ Json = Any
 
 
 class VerdictView(BaseModel):
-    """`word`: pass, fail, inconclusive, error, or none yet. `requests`: live canary requests on this rung; `pairs`: paired probes.
+    """`word`: pass, fail, continue (undecided), inconclusive, error, or none yet.
 
+    `requests`: live canary requests on this rung; `pairs`: paired probes so far.
     `v`, `phi`: assumed noise of a single replica (variance, correlation a window); `guaranteed`: they were fitted, so α and β are claimed.
     """
 
@@ -37,9 +38,10 @@ def verdict_of(state: RolloutState) -> VerdictView | None:
     if not judge and mode is None:
         return None
     config, found, seen = judge.get("config") or {}, judge.get("verdict") or {}, state.fact(f"{state.target}.seen") or {}
+    word = str(found.get("kind", "none"))
     return VerdictView(
-        word=str(found.get("kind", "none")),
-        sentence=str(found.get("sentence", "nothing was judged yet")),
+        word=word,
+        sentence=str(found.get("sentence", "nothing was judged yet")).removeprefix(f"{word.upper()}: "),
         mode=config.get("mode") or mode,
         alpha=config.get("alpha"),
         beta=config.get("beta"),

@@ -15,6 +15,7 @@ from rollout.domain.receipts import receipts_of
 from rollout.domain.state import Event, Hold, Phase, RolloutState, StepName
 from rollout.errors import EXIT_MEANING, ExitCode
 from rollout.plan.model import Plan
+from rollout.report.events import EventView, told
 from rollout.report.share import RungView, Shares, rung_of, shares_of
 from rollout.report.verdict import VerdictView, verdict_of
 
@@ -74,15 +75,6 @@ class SaidView(Part):
     actor: str
     reason: str
     at: datetime
-
-
-class EventView(Part):
-    """One journal entry in words."""
-
-    at: datetime
-    word: str
-    actor: str
-    text: str
 
 
 class Owner(Part):
@@ -148,7 +140,7 @@ def view_of(state: RolloutState, plan: Plan | None, events: Sequence[Event] = ()
         ended=state.ended,
         exit_code=None if code is None else int(code),
         exit_meaning=None if code is None else EXIT_MEANING[code],
-        events=tuple(event_view(e) for e in events[-EVENTS_SHOWN:]),
+        events=tuple(told(events)[-EVENTS_SHOWN:]),
     )
 
 
@@ -233,21 +225,6 @@ def summary(state: RolloutState) -> str:
             return f"paused by {state.paused.actor}: {state.paused.reason}"
         case _:
             return f"step {state.step.value}: {doing}" if doing else f"in step {state.step.value}"
-
-
-WORDS = {"intent": "does", "outcome": "done", "fact": "notes", "step": "enters", "hold": "holds", "wait": "waits", "created": "created"}
-
-
-def event_view(event: Event) -> EventView:
-    """One journal entry in words: a phase or a command is its own word."""
-    word = WORDS.get(event.kind, event.kind)
-    if event.kind == "phase":
-        word = str(event.data.get("phase", word)).replace("_", " ")
-    if event.kind == "command":
-        word = str((event.data.get("said") or {}).get("verb", word))
-    if event.kind == "hold" and not event.data.get("hold"):
-        word = "goes on"
-    return EventView(at=event.at, word=word, actor=event.actor, text=event.text)
 
 
 def _words(reason: str) -> str:

@@ -102,7 +102,7 @@ def _prove(ctx: Ctx, rung: Rung) -> Decision | None:
             new=rung.route_share,
             limit=PROBE_LIMIT,
         )
-    if seen.get("moved") is True or (seen.get("moved") is None and seen.get("n", 0) > 0 and float(seen.get("llr") or 0) >= 0):
+    if seen.get("moved") is True or (seen.get("moved") is None and seen.get("n", 0) > 0 and float(seen.get("llr") or 0) > 0):
         facts: dict[str, Json] = {f"{key}.proved": {"at": ctx.now.isoformat(), **seen}, f"{key}.tries": None}
         return Record(facts, f"share proved by {seen.get('n')} own requests, {seen.get('hits')} answered by the canary")
     if tries + 1 < TRIES:

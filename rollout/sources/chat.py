@@ -14,25 +14,21 @@ from rollout.clients.secret import Secret
 from rollout.clients.sse import Call, TimedClient
 from rollout.sources.answers import Answer, read
 
-TIMEOUT = 120.0
-"""seconds for one whole answer; a cold engine's first one may take a minute"""
-
 
 class Chat:
     """Sends chat requests to one inference URL."""
 
-    def __init__(self, client: TimedClient, inference_url: str, key: Secret | None, *, timeout: float = TIMEOUT) -> None:
+    def __init__(self, client: TimedClient, inference_url: str, key: Secret | None) -> None:
         self._client = client
         self._url = inference_url.rstrip("/") + "/v1/chat/completions"
         self._key = key
-        self._timeout = timeout
 
     async def connect(self, count: int) -> None:
         """Opens `count` connections ahead, so that no request pays for one."""
         await self._client.open(self._url, count)
 
-    async def ask(self, model: str, prompt: str, max_tokens: int, *, scheduled: float | None = None) -> Answer:
-        """One answer, read to its end. `scheduled`: the instant (monotonic seconds) that its times count from; now when absent.
+    async def ask(self, model: str, prompt: str, max_tokens: int, *, timeout: float, scheduled: float | None = None) -> Answer:
+        """One answer, read to its end or for `timeout` seconds. `scheduled`: the instant that its times count from (monotonic); now.
 
         Never raises for what the server does: the answer's `outcome` says it.
         """
@@ -48,5 +44,5 @@ class Chat:
         if self._key is not None:
             headers["Authorization"] = f"Bearer {self._key.reveal()}"
         call = Call("POST", self._url, headers, json.dumps(body).encode())
-        answer = read(await self._client.exchange(call, timeout=self._timeout, scheduled=scheduled))
+        answer = read(await self._client.exchange(call, timeout=timeout, scheduled=scheduled))
         return answer if self._key is None else dataclasses.replace(answer, detail=self._key.scrub(answer.detail))

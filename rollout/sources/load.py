@@ -20,6 +20,8 @@ from rollout.sources.prompts import prompt_of
 Json = Any
 Memory = Callable[[str], Awaitable[int | None]]
 """worker name -> bytes available, None when unknown"""
+PATIENCE = 1800.0
+"""seconds for one answer: what the server's own proxy allows"""
 EVERY = 1.0
 """seconds between two memory samples"""
 
@@ -77,7 +79,7 @@ class Stager:
         free = self._clock.monotonic()
         for number in numbers:
             prompt = prompt_of(size, f"{cell}:{number}")
-            answers.append(await self._chat.ask(args["model"], prompt, args["output_tokens"], scheduled=free))
+            answers.append(await self._chat.ask(args["model"], prompt, args["output_tokens"], timeout=PATIENCE, scheduled=free))
             free = self._clock.monotonic()
 
     async def _watch(self, worker: str, seen: list[int]) -> None:

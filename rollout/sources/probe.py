@@ -26,6 +26,8 @@ GIVE_UP = 20
 ERRORS = 5
 """error texts kept in a result"""
 ONE_TOKEN = "Say hello."
+PATIENCE = {"probe": 60.0, "warm_up": 600.0, "verify_share": 15.0, "probe_pairs": 120.0}
+"""seconds for one answer: a cold engine compiles for minutes, a share test must not wait for a side that hangs"""
 
 
 class Prober:
@@ -52,7 +54,7 @@ class Prober:
     async def _probe(self, args: Mapping[str, Json]) -> dict[str, Json]:
         """{n, ok, models: {deployment: answers}, errors: [first 5], seconds}. `models` shows who answered, failed answers included."""
         began = self._clock.monotonic()
-        async with aclosing(self._one_token(args["model"], args["n"], lambda: True)) as given:
+        async with aclosing(self._one_token("probe", args["model"], args["n"], lambda: True)) as given:
             answers = [answer async for answer in given]
         models: dict[str, int] = {}
         for answer in answers:
@@ -69,7 +71,8 @@ class Prober:
     async def _warm_up(self, args: Mapping[str, Json]) -> dict[str, Json]:
         """{n, ok, seconds}: the prompts in turn, one at a time."""
         began, prompts = self._clock.monotonic(), args["prompts"]
-        answers = [await self._chat.ask(args["model"], prompts[i % len(prompts)], args["max_tokens"]) for i in range(args["n"])]
+        turns = [prompts[i % len(prompts)] for i in range(args["n"])]
+        answers = [await self._chat.ask(args["model"], prompt, args["max_tokens"], timeout=PATIENCE["warm_up"]) for prompt in turns]
         return {"n": len(answers), "ok": sum(a.ok for a in answers), "seconds": self._clock.monotonic() - began}
 
     async def _verify_share(self, args: Mapping[str, Json]) -> dict[str, Json]:
@@ -83,21 +86,21 @@ class Prober:
         def more() -> bool:
             return test.open and not (test.failed >= GIVE_UP and test.hits + test.misses == 0)
 
-        async with aclosing(self._one_token(args["model"], args.get("limit", 200), more)) as given:
+        async with aclosing(self._one_token("verify_share", args["model"], args.get("limit", 200), more)) as given:
             async for answer in given:
                 # Who served is known from the first event, also when the answer broke off after it.
                 test.add(None if answer.model is None else answer.model == wanted)
         answered = test.hits + test.misses
         return {"moved": test.moved, "n": answered, "hits": test.hits, "failed": test.failed, "llr": test.llr}
 
-    async def _one_token(self, model: str, limit: int, more: Callable[[], bool]) -> AsyncGenerator[Answer, None]:
+    async def _one_token(self, verb: str, model: str, limit: int, more: Callable[[], bool]) -> AsyncGenerator[Answer, None]:
         """Up to `limit` one-token answers in the order of sending, up to WIDTH in flight, while `more()`; those sent are awaited."""
         flying: deque[asyncio.Task[Answer]] = deque()
         sent = 0
         try:
             while True:
                 while sent < limit and len(flying) < WIDTH and more():
-                    flying.append(asyncio.create_task(self._chat.ask(model, ONE_TOKEN, 1)))
+                    flying.append(asyncio.create_task(self._chat.ask(model, ONE_TOKEN, 1, timeout=PATIENCE[verb])))
                     sent += 1
                 if not flying:
                     return
@@ -130,8 +133,9 @@ class Prober:
 
     async def _pair(self, args: Mapping[str, Json], prompt: str, *, canary_first: bool) -> tuple[Answer, Answer]:
         models = [args["canary"], args["stable"]] if canary_first else [args["stable"], args["canary"]]
-        due = self._clock.monotonic()
-        first, second = await asyncio.gather(*(self._chat.ask(model, prompt, args["max_tokens"], scheduled=due) for model in models))
+        wait, due = PATIENCE["probe_pairs"], self._clock.monotonic()
+        both = [self._chat.ask(model, prompt, args["max_tokens"], timeout=wait, scheduled=due) for model in models]
+        first, second = await asyncio.gather(*both)
         return (second, first) if canary_first else (first, second)
 
 

@@ -12,12 +12,13 @@ from rollout.domain.context import Ctx, act
 from rollout.domain.decision import Advance, Decision, Finish, Record
 from rollout.domain.health import is_ours, marker_of
 from rollout.domain.preflight import findings, holder
-from rollout.domain.receipts import Receipts, marker, receipts_of, take
+from rollout.domain.receipts import Receipts, marker, receipts_of, spec_digest, take
 from rollout.domain.samples import requests_per_hour
 from rollout.domain.state import Phase, StepName
 from rollout.domain.weights import choose_mode, ladder_shares, scale_for
 from rollout.domain.world import World
 from rollout.errors import ExitCode, PlanError
+from rollout.plan.hidden import redacted
 from rollout.plan.model import EvidenceMode, Plan
 
 Json = Any
@@ -75,6 +76,7 @@ def declaration(ctx: Ctx) -> dict[str, Json]:
     return {
         "receipts": receipts.model_dump(mode="json"),
         "specs": specs,
+        "found": {p.stable: redacted(dict(world.deployments[p.stable].spec)) for p in receipts.pairs},
         "diff": diff,
         "mode": mode,
         "rate": rate,
@@ -84,18 +86,27 @@ def declaration(ctx: Ctx) -> dict[str, Json]:
 
 
 def _specs(ctx: Ctx, receipts: Receipts) -> tuple[dict[str, Json], dict[str, Json]]:
+    """How each new deployment is derived, never the spec itself: an environment may hold secrets, and those are never stored."""
     plan, world = ctx.the_plan, ctx.world
     change = {"unit": plan.change.unit.value, "to": plan.change.to}
     specs: dict[str, Json] = {}
     diff: dict[str, Json] = {}
     for index, pair in enumerate(receipts.pairs):
         found = world.deployments[pair.stable].spec
-        specs[pair.canary] = ctx.derive(found, change, plan.canary_of(index).sizing.model_dump(exclude_none=True), pair.canary)
-        diff[pair.canary] = [list(row) for row in ctx.diff(found, specs[pair.canary])]
-    first = world.deployments[receipts.pairs[0].stable].spec
+        sizing = plan.canary_of(index).sizing.model_dump(exclude_none=True)
+        derived = ctx.derive(found, change, sizing, pair.canary)
+        specs[pair.canary] = _recipe(pair.stable, change, sizing, derived)
+        diff[pair.canary] = [[f, redacted(a, f), redacted(b, f)] for f, a, b in ctx.diff(found, derived)]
+    first = receipts.pairs[0].stable
     sizing = {"worker": plan.stage.worker, "replicas": 1, **plan.stage.sizing.model_dump(exclude_none=True)}
-    specs[receipts.staging] = ctx.derive(first, change, {k: v for k, v in sizing.items() if v is not None}, receipts.staging)
+    sizing = {k: v for k, v in sizing.items() if v is not None}
+    derived = ctx.derive(world.deployments[first].spec, change, sizing, receipts.staging)
+    specs[receipts.staging] = _recipe(first, change, sizing, derived)
     return specs, diff
+
+
+def _recipe(base: str, change: Json, sizing: Json, derived: Json) -> dict[str, Json]:
+    return {"base": base, "change": change, "sizing": sizing, "digest": spec_digest(derived)}
 
 
 def _announce(ctx: Ctx) -> Decision:

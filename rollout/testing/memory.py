@@ -218,7 +218,8 @@ class MemoryPlatform:
 
     def _do_create_deployment(self, args: Mapping[str, Json]) -> dict[str, Json]:
         if args["name"] not in self.deployments:
-            made = Deployment(self._id(), dict(args["spec"]), self.clock.now().timestamp() + self.start_delay)
+            spec = self.derive(self.deployments[args["base"]].spec, args["change"], args["sizing"], args["name"])
+            made = Deployment(self._id(), spec, self.clock.now().timestamp() + self.start_delay)
             self._apply_image(made)
             self.deployments[args["name"]] = made
         return {}

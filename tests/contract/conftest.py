@@ -18,11 +18,11 @@ SCALE = 0.5
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "server" in metafunc.fixturenames:
+    if "gpustack_kind" in metafunc.fixturenames:
         servers = [pytest.param("sandbox", id="sandbox")]
         if lab_description() is not None:
             servers.append(pytest.param("lab", id="lab", marks=pytest.mark.lab))
-        metafunc.parametrize("server", servers, scope="session", indirect=True)
+        metafunc.parametrize("gpustack_kind", servers)
 
 
 @pytest.fixture(scope="session")
@@ -40,26 +40,39 @@ def sandbox_description() -> Iterator[dict[str, Any]]:
     loop.close()
 
 
-@pytest.fixture(scope="session")
-def server(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
-    """Kind and description of the server under test."""
-    if request.param == "sandbox":
-        return "sandbox", request.getfixturevalue("sandbox_description")
-    described = lab_description()
-    assert described is not None
-    return "lab", described
+class Sites:
+    """Clients and shared deployments per server, made when first needed, kept for the session (test order is random)."""
 
+    def __init__(self, sandbox: dict[str, Any]) -> None:
+        self._sandbox = sandbox
+        self._sites: dict[str, Site] = {}
+        self._pairs: dict[str, tuple[Site, Pair]] = {}
 
-@pytest.fixture
-def gpustack(server: tuple[str, dict[str, Any]]) -> Iterator[Site]:
-    """A site for one test; what the test made is gone afterwards."""
-    kind, described = server
-    site = Site(described, kind)
-    try:
-        yield site
-        site.cleanup()
-    finally:
-        site.close()
+    def site(self, kind: str) -> Site:
+        if kind not in self._sites:
+            self._sites[kind] = Site(self._described(kind), kind)
+        return self._sites[kind]
+
+    def pair(self, kind: str) -> Pair:
+        if kind not in self._pairs:
+            site = Site(self._described(kind), kind)
+            a = site.deploy(unique("pair-a"), wait=False)
+            b = site.deploy(unique("pair-b"), wait=False, worker="spark-02")
+            for row in (a, b):
+                site.ready(row["id"])
+            self._pairs[kind] = (site, Pair(a, b))
+        return self._pairs[kind][1]
+
+    def close(self) -> None:
+        for site, _ in self._pairs.values():
+            site.cleanup()
+        for site in [*self._sites.values(), *(site for site, _ in self._pairs.values())]:
+            site.close()
+
+    def _described(self, kind: str) -> dict[str, Any]:
+        described = self._sandbox if kind == "sandbox" else lab_description()
+        assert described is not None
+        return dict(described)
 
 
 @dataclass(frozen=True)
@@ -75,16 +88,22 @@ class Pair:
 
 
 @pytest.fixture(scope="session")
-def pair(server: tuple[str, dict[str, Any]]) -> Iterator[Pair]:
+def sites(sandbox_description: dict[str, Any]) -> Iterator[Sites]:
+    """All servers of this session."""
+    found = Sites(sandbox_description)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def gpustack(gpustack_kind: str, sites: Sites) -> Iterator[Site]:
+    """A server for one test; what the test made is gone afterwards."""
+    site = sites.site(gpustack_kind)
+    yield site
+    site.cleanup()
+
+
+@pytest.fixture
+def pair(gpustack_kind: str, sites: Sites) -> Pair:
     """Deployments for tests that only need something to route to."""
-    kind, described = server
-    site = Site(described, kind)
-    try:
-        a = site.deploy(unique("pair-a"), wait=False)
-        b = site.deploy(unique("pair-b"), wait=False, worker="spark-02")
-        for row in (a, b):
-            site.ready(row["id"])
-        yield Pair(a, b)
-        site.cleanup()
-    finally:
-        site.close()
+    return sites.pair(gpustack_kind)

@@ -61,23 +61,28 @@ class Stream:
         return str(self.chunks[0]["model"])
 
 
+def _bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
+
+
+def _client(url: str, **kwargs: Any) -> httpx.Client:
+    """The real server closes idle connections after 5 s: ours go sooner."""
+    limits = httpx.Limits(max_connections=100, keepalive_expiry=3.0)
+    return httpx.Client(base_url=url, timeout=60, trust_env=False, limits=limits, **kwargs)
+
+
 class Site:
     """Clients with each kind of credential, and verbs that a controller's life is made of."""
 
     def __init__(self, described: Row, kind: str) -> None:
         self.described, self.kind = described, kind
-        self.api = self._client(described["server_url"], described["management_key"])
-        self.inference = self._client(described["inference_url"], described["inference_key"])
-        self.user = self._client(described["inference_url"], described["user_key"])
-        self.admin = httpx.Client(
-            base_url=described["server_url"], auth=("admin", described["admin_password"]), timeout=30, trust_env=False
-        )
-        self.anonymous = httpx.Client(base_url=described["server_url"], timeout=30, trust_env=False)
+        server, inference = described["server_url"], described["inference_url"]
+        self.api = _client(server, headers=_bearer(described["management_key"]))
+        self.inference = _client(inference, headers=_bearer(described["inference_key"]))
+        self.user = _client(inference, headers=_bearer(described["user_key"]))
+        self.admin = _client(server, auth=("admin", described["admin_password"]))
+        self.anonymous = _client(server)
         self._undo: list[tuple[str, int]] = []
-
-    def _client(self, url: str, key: str) -> httpx.Client:
-        limits = httpx.Limits(max_connections=100)
-        return httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=60, trust_env=False, limits=limits)
 
     def close(self) -> None:
         for client in (self.api, self.inference, self.user, self.admin, self.anonymous):
@@ -243,8 +248,8 @@ class Site:
                 elif line.startswith("data: "):
                     seen.chunks.append(json.loads(line.removeprefix("data: ")))
                 if started is not None and seen.chunks:
-                    started, call = None, started
-                    call()
+                    started()
+                    started = None
         return seen
 
     # --- the simulated workers

@@ -150,6 +150,37 @@ def test_shares_too_close_for_the_limit_stay_undecided():
     assert abs(result["llr"]) < 6.9
 
 
+CALLS = [
+    ("probe", {"model": "chat", "n": 50}),
+    ("warm_up", {"model": "chat", "prompts": ["x"], "n": 5, "max_tokens": 4}),
+    share(0.25, 0.5),
+    ("probe_pairs", {"stable": "chat", "canary": "chat", "n": 9, "prompts": ["x"], "max_tokens": 4, "seq": 0}),
+    ("stage_cell", {"model": "chat", "worker": "w", "prompt_tokens": 9, "concurrency": 3, "requests": 9, "output_tokens": 4}),
+]
+
+
+@pytest.mark.parametrize("call", CALLS, ids=[name for name, _ in CALLS])
+def test_a_cancelled_measurement_leaves_no_request_and_no_task_behind(call):
+    slow = engine("m-a", ttft_base=30.0)
+
+    async def go():
+        front = one_route("chat", (slow, 1))
+        async with front, Sources(front.url, None, SystemClock(), no_memory) as sources:
+            before = len(asyncio.all_tasks())
+            task = asyncio.create_task(sources.perform(*call))
+            await asyncio.sleep(0.15)
+            inside = slow.inflight
+            task.cancel()
+            await asyncio.wait([task])
+            await asyncio.sleep(0.1)  # the server notices that its clients have left
+            return task.cancelled(), inside, slow.inflight, len(asyncio.all_tasks()) - before
+
+    cancelled, inside, left, tasks = asyncio.run(go())
+    assert cancelled
+    assert inside >= 1
+    assert (left, tasks) == (0, 0)
+
+
 def test_an_unknown_measurement_is_refused():
     with pytest.raises(UsageError):
         measure(Front(), ("measure_everything", {}))

@@ -42,7 +42,22 @@ def test_on_a_terminal_waiting_is_one_line_that_is_cleared_before_the_next_trans
     assert out.getvalue().rsplit("\r", 1)[1].endswith("first rung held\n")
 
 
-def test_entries_without_words_are_not_shown() -> None:
+def test_an_effect_done_at_once_is_one_line_and_a_slow_or_failed_one_is_two() -> None:
     out = io.StringIO()
-    Progress(out, live=False)(event("outcome", ""), state())
-    assert out.getvalue() == ""
+    progress = Progress(out, live=False)
+    intent = event("intent", "create spark-01-r")
+    done = event("outcome", "done: create spark-01-r", result="done")
+    for entry in (intent, done, intent, done.model_copy(update={"at": done.at + timedelta(seconds=9)})):
+        progress(entry, state())
+    for entry in (intent, event("outcome", "refused: create spark-01-r", result="refused")):
+        progress(entry, state())
+    assert [line.split()[2] for line in out.getvalue().splitlines()] == ["does", "does", "done", "does", "refused"]
+
+
+def test_measuring_windows_are_as_rare_as_waits_in_a_log() -> None:
+    out = io.StringIO()
+    progress = Progress(out, live=False)
+    for number in range(10):
+        entry = event("fact", f"window {number}", facts={"0.judge": {}, "0.seen": {}})
+        progress(entry.model_copy(update={"at": NOW + timedelta(seconds=2 * number)}), state())
+    assert len(out.getvalue().splitlines()) == 1

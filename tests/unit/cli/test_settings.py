@@ -47,5 +47,7 @@ def test_a_switch_that_says_no_is_off(value: str) -> None:
     assert not Settings.read(env={**HOME, "CI": value, "ROLLOUT_DEBUG": value}).debug
 
 
-def test_an_unknown_person_is_called_unknown() -> None:
-    assert Settings.read(env={"HOME": "/h"}).actor == "unknown"
+def test_without_a_variable_the_actor_is_the_process_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rollout.settings._login", lambda: "cron")
+    assert Settings.read(env={"HOME": "/h"}).actor == "cron"
+    assert Settings.read(env={"HOME": "/h", "LOGNAME": "ana"}).actor == "ana"

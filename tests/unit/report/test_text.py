@@ -9,8 +9,9 @@ import pytest
 from rich.console import Console, RenderableType
 
 from rollout.domain.state import Phase, RolloutState, Said, StepName, Waiting
+from rollout.report.events import event_view
 from rollout.report.text import screen, table, transition
-from rollout.report.view import Owner, event_view, view_of
+from rollout.report.view import Owner, view_of
 from tests.unit.report.samples import ID, NOW, event, halted, holding, minutes, rolled_back, state
 
 OWNER = Owner(name="ops-1:4711", until=NOW + minutes(0.3))

@@ -9,7 +9,7 @@ import pytest
 from rollout.domain.effects import Effect
 from rollout.domain.state import OpenIntent, Phase, RolloutState, Said, StepName, Waiting
 from rollout.errors import ExitCode
-from rollout.report.view import Owner, event_view, exit_code_for, needs_person, summary, verbs_for, view_of
+from rollout.report.view import Owner, exit_code_for, needs_person, summary, verbs_for, view_of
 from tests.unit.report.samples import ID, NOW, event, halted, holding, minutes, plan, rolled_back, state
 
 SAID = Said(verb="pause", actor="ana", reason="incident", at=NOW)
@@ -111,21 +111,6 @@ def test_an_ended_rollout_shows_no_share_any_more() -> None:
     view = view_of(rolled_back(), None)
     assert view.shares is None
     assert view.rung is None
-
-
-@pytest.mark.parametrize(
-    ("kind", "data", "word"),
-    [
-        ("phase", {"phase": "rolling_back"}, "rolling back"),
-        ("command", {"said": {"verb": "pause"}}, "pause"),
-        ("hold", {"hold": None}, "goes on"),
-        ("hold", {"hold": {"reason": "drift"}}, "holds"),
-        ("intent", {}, "does"),
-        ("strange", {}, "strange"),
-    ],
-)
-def test_journal_entries_become_words(kind: str, data: dict[str, object], word: str) -> None:
-    assert event_view(event(kind, "text", **data)).word == word
 
 
 def test_only_the_last_events_are_shown() -> None:

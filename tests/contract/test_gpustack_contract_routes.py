@@ -1,0 +1,336 @@
+"""GPUStack 2.3, gateway disabled: routes, targets, weights and when a change takes effect (contract 0, 6, 14)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.contract.conftest import Pair
+from tests.contract.site import Row, Site, message, unique
+
+MIX = "either every target of a route carries a positive weight or none may"
+
+
+def put_target(site: Site, target: Row, weight: int | None) -> Row:
+    body: dict[str, Any] = {"model_id": target["model_id"]}
+    if weight is not None:
+        body["weight"] = weight
+    response = site.api.put(f"/v2/model-route-targets/{target['id']}", json=body)
+    assert response.status_code == 200, response.text
+    row: Row = response.json()
+    return row
+
+
+def put_list(site: Site, route: Row, entries: list[Row]) -> Row:
+    response = site.api.put(f"/v2/model-routes/{route['id']}", json={"name": route["name"], "targets": entries})
+    assert response.status_code == 200, response.text
+    row: Row = response.json()
+    return row
+
+
+def kept(target: Row, **changes: Any) -> Row:
+    """An entry of a list write that keeps a target."""
+    return {"id": target["id"], "model_id": target["model_id"], "weight": target["weight"], **changes}
+
+
+# --- the objects
+
+
+def test_targets_start_unavailable_and_become_active(gpustack: Site, pair: Pair) -> None:
+    route = gpustack.new_route({pair.a["id"]: 99, pair.b["id"]: 1})
+    row = gpustack.route(route["id"])
+    assert (row["targets"], row["ready_targets"]) == (2, 2)
+    assert row["lb_mode"] == "weighted"
+    targets = gpustack.targets(route["id"])
+    assert {model: (target["weight"], target["state"]) for model, target in targets.items()} == {
+        pair.a["id"]: (99, "active"),
+        pair.b["id"]: (1, "active"),
+    }
+    assert all(target["route_name"] == route["name"] for target in targets.values())
+
+
+def test_null_fields_are_left_out(gpustack: Site, pair: Pair) -> None:
+    route = gpustack.new_route({pair.a["id"]: 1}, wait=False)
+    assert "created_model_id" not in gpustack.route(route["id"])
+    assert "fallback_status_codes" not in gpustack.target_list(route["id"])[0]
+
+
+def test_route_names_follow_a_pattern(gpustack: Site) -> None:
+    for name in ("a/b", "1abc", "abc-", ""):
+        assert gpustack.api.post("/v2/model-routes", json={"name": name}).status_code == 422
+    assert gpustack.api.post("/v2/model-routes", json={}).status_code == 422
+
+
+def test_a_route_name_is_taken_once(gpustack: Site, pair: Pair) -> None:
+    route = gpustack.new_route({pair.a["id"]: 1}, wait=False)
+    again = gpustack.api.post("/v2/model-routes", json={"name": route["name"]})
+    assert again.status_code == 409
+    assert again.json()["reason"] == "AlreadyExists"
+
+
+def test_weights_are_whole_and_not_negative(gpustack: Site, pair: Pair) -> None:
+    route = gpustack.new_route({pair.a["id"]: 5}, wait=False)
+    target = gpustack.target_list(route["id"])[0]
+    for weight in (-1, 1.5, "many"):
+        response = gpustack.api.put(f"/v2/model-route-targets/{target['id']}", json={"model_id": pair.a["id"], "weight": weight})
+        assert response.status_code == 422
+    assert gpustack.target_list(route["id"])[0]["weight"] == 5
+
+
+def test_one_model_may_stand_twice_in_a_route(gpustack: Site, pair: Pair) -> None:
+    route = gpustack.new_route([(pair.a["id"], 5), (pair.a["id"], 1000)])
+    assert sorted(target["weight"] for target in gpustack.target_list(route["id"])) == [5, 1000]
+
+
+def test_unknown_ids_are_404_on_post_and_500_in_a_list_write(gpustack: Site, pair: Pair) -> None:
+    ghost = {"model_id": 99999999, "weight": 1}
+    created = gpustack.api.post("/v2/model-routes", json={"name": unique("route"), "targets": [ghost]})
+    assert created.status_code == 404
+    route = gpustack.new_route({pair.a["id"]: 1}, wait=False)
+    for entry in (ghost, {"id": 99999999, "model_id": pair.a["id"], "weight": 1}):
+        response = gpustack.api.put(f"/v2/model-routes/{route['id']}", json={"name": route["name"], "targets": [entry]})
+        assert response.status_code == 500
+        assert "not found" in message(response)
+    assert len(gpustack.target_list(route["id"])) == 1
+
+
+# --- all or no positive weights
+
+
+def test_zero_beside_positive_is_refused_on_every_write(gpustack: Site, pair: Pair) -> None:
+    a, b = pair.a["id"], pair.b["id"]
+    body = {"name": unique("route"), "targets": [{"model_id": a, "weight": 100}, {"model_id": b, "weight": 0}]}
+    assert MIX in message(gpustack.api.post("/v2/model-routes", json=body))
+    route = gpustack.new_route({a: 100, b: 1}, wait=False)
+    targets = gpustack.targets(route["id"])
+    listed = {"name": route["name"], "targets": [kept(targets[a]), kept(targets[b], weight=0)]}
+    responses = [
+        gpustack.api.put(f"/v2/model-routes/{route['id']}", json=listed),
+        gpustack.api.put(f"/v2/model-route-targets/{targets[b]['id']}", json={"model_id": b, "weight": 0}),
+        gpustack.api.post(f"/v2/model-routes/{route['id']}/add-targets", json=[kept(targets[a]), {"model_id": b}]),
+    ]
+    assert [response.status_code for response in responses] == [422, 422, 422]
+    assert all(MIX in message(response) for response in responses)
+    assert {row["weight"] for row in gpustack.target_list(route["id"])} == {100, 1}
+
+
+def test_a_refused_list_write_changes_nothing(gpustack: Site, pair: Pair) -> None:
+    a, b = pair.a["id"], pair.b["id"]
+    route = gpustack.new_route({a: 100}, wait=False)
+    before = gpustack.target_list(route["id"])[0]
+    body = {"name": route["name"], "targets": [kept(before, weight=7), {"model_id": b, "weight": 0}]}
+    assert gpustack.api.put(f"/v2/model-routes/{route['id']}", json=body).status_code == 422
+    assert [(row["id"], row["weight"]) for row in gpustack.target_list(route["id"])] == [(before["id"], 100)]
+
+
+def test_all_zero_is_uniform_and_no_mode_is_told(gpustack: Site, pair: Pair) -> None:
+    route = gpustack.new_route({pair.a["id"]: 0, pair.b["id"]: 0})
+    assert "lb_mode" not in gpustack.route(route["id"])
+    seen = gpustack.split(route["name"], 120)
+    assert min(seen[name] for name in pair.names) > 25  # 60 expected, six standard errors
+
+
+def test_a_fallback_target_may_be_zero_and_gets_nothing(gpustack: Site, pair: Pair) -> None:
+    a, b = pair.a["id"], pair.b["id"]
+    route = gpustack.new_route({a: 100}, wait=False)
+    target = gpustack.target_list(route["id"])[0]
+    put_list(gpustack, route, [kept(target), {"model_id": b, "weight": 0, "fallback_status_codes": ["5xx"]}])
+    gpustack.settled(route)
+    assert gpustack.split(route["name"], 40) == {pair.a["name"]: 40}
+    assert gpustack.ask(route["name"], sim={"fail": 500}).status_code == 503
+
+
+# --- the split
+
+
+def test_weights_are_honoured(gpustack: Site, pair: Pair) -> None:
+    route = gpustack.new_route({pair.a["id"]: 90, pair.b["id"]: 10})
+    seen = gpustack.split(route["name"], 200)
+    assert sum(seen[name] for name in pair.names) == 200
+    assert 3 <= seen[pair.b["name"]] <= 41  # 20 expected, 4.9 standard errors
+
+
+def test_a_million_to_one_is_nothing(gpustack: Site, pair: Pair) -> None:
+    route = gpustack.new_route({pair.a["id"]: 1_000_000, pair.b["id"]: 1})
+    assert gpustack.split(route["name"], 60) == {pair.a["name"]: 60}
+
+
+def test_what_is_unavailable_is_left_out_and_the_rest_takes_all(gpustack: Site, pair: Pair) -> None:
+    stable = gpustack.deploy()
+    route = gpustack.new_route({stable["id"]: 90, pair.b["id"]: 10})
+    scaled = {"name": stable["name"], "source": "local_path", "local_path": stable["local_path"], "replicas": 0}
+    assert gpustack.api.put(f"/v2/models/{stable['id']}", json=scaled).status_code == 200
+    gpustack.until(lambda: gpustack.route(route["id"])["ready_targets"] == 1, "one target left")
+    assert gpustack.targets(route["id"])[stable["id"]]["state"] == "unavailable"
+    assert gpustack.split(route["name"], 30) == {pair.b["name"]: 30}
+
+
+def test_without_an_active_target_it_is_503_and_without_a_route_404(gpustack: Site, pair: Pair) -> None:
+    route = gpustack.new_route({pair.a["id"]: 1})
+    put_list(gpustack, route, [])
+    gone = gpustack.until(lambda: (r := gpustack.ask(route["name"])).status_code == 503 and r, "503")
+    assert message(gone) == "No running instances available"
+    assert gpustack.api.delete(f"/v2/model-routes/{route['id']}").json() is None
+    gone = gpustack.until(lambda: (r := gpustack.ask(route["name"])).status_code == 404 and r, "404")
+    assert message(gone) == "Model not found"
+    assert gpustack.api.get(f"/v2/model-routes/{route['id']}").status_code == 404
+
+
+# --- one target
+
+
+def test_a_changed_target_is_unavailable_for_a_moment(gpustack: Site, pair: Pair) -> None:
+    route = gpustack.new_route({pair.a["id"]: 10, pair.b["id"]: 10})
+    target = gpustack.targets(route["id"])[pair.b["id"]]
+    written = put_target(gpustack, target, 20)
+    assert (written["id"], written["weight"], written["state"]) == (target["id"], 20, "unavailable")
+    gpustack.active(target["id"])
+
+
+def test_a_target_write_without_a_difference_changes_nothing(gpustack: Site, pair: Pair) -> None:
+    route = gpustack.new_route({pair.a["id"]: 10, pair.b["id"]: 10})
+    assert put_target(gpustack, gpustack.targets(route["id"])[pair.b["id"]], 10)["state"] == "active"
+
+
+def test_a_target_write_without_weight_sets_zero(gpustack: Site, pair: Pair) -> None:
+    route = gpustack.new_route({pair.a["id"]: 10}, wait=False)
+    assert put_target(gpustack, gpustack.target_list(route["id"])[0], None)["weight"] == 0
+
+
+def test_a_target_write_is_stale_until_the_name_only_write(gpustack: Site, pair: Pair) -> None:
+    route = gpustack.new_route({pair.a["id"]: 1_000_000, pair.b["id"]: 1})
+    assert gpustack.split(route["name"], 20) == {pair.a["name"]: 20}
+    target = gpustack.targets(route["id"])[pair.a["id"]]
+    put_target(gpustack, target, 1)
+    gpustack.active(target["id"])
+    other = gpustack.targets(route["id"])[pair.b["id"]]
+    put_target(gpustack, other, 1_000_000)
+    gpustack.active(other["id"])
+    assert gpustack.split(route["name"], 40) == {pair.a["name"]: 40}
+    gpustack.drop_cache(route)
+    assert gpustack.split(route["name"], 40) == {pair.b["name"]: 40}
+
+
+def test_deleting_a_target_works_at_once_and_touches_no_sibling(gpustack: Site, pair: Pair) -> None:
+    route = gpustack.new_route({pair.a["id"]: 1, pair.b["id"]: 1_000_000})
+    targets = gpustack.targets(route["id"])
+    response = gpustack.api.delete(f"/v2/model-route-targets/{targets[pair.b['id']]['id']}")
+    assert (response.status_code, response.json()) == (200, None)
+    assert gpustack.split(route["name"], 30) == {pair.a["name"]: 30}
+    left = gpustack.target_list(route["id"])
+    assert [(row["id"], row["weight"]) for row in left] == [(targets[pair.a["id"]]["id"], 1)]
+    assert gpustack.route(route["id"])["targets"] == 1
+
+
+# --- the whole list
+
+
+def test_a_list_write_replaces(gpustack: Site, pair: Pair) -> None:
+    a, b = pair.a["id"], pair.b["id"]
+    route = gpustack.new_route({a: 10, b: 20}, wait=False)
+    before = gpustack.targets(route["id"])
+    put_list(gpustack, route, [{"id": before[a]["id"], "model_id": a}, {"model_id": b, "weight": 5}])
+    after = gpustack.targets(route["id"])
+    assert (after[a]["id"], after[a]["weight"]) == (before[a]["id"], 10)  # no weight sent: kept
+    assert after[b]["id"] != before[b]["id"]  # no id sent: deleted and created anew
+    assert after[b]["weight"] == 5
+
+
+def test_add_targets_replaces_too(gpustack: Site, pair: Pair) -> None:
+    route = gpustack.new_route({pair.a["id"]: 10})
+    response = gpustack.api.post(f"/v2/model-routes/{route['id']}/add-targets", json=[{"model_id": pair.b["id"], "weight": 1}])
+    assert response.status_code == 200
+    assert list(gpustack.targets(route["id"])) == [pair.b["id"]]
+    gpustack.settled(route)
+    assert gpustack.split(route["name"], 20) == {pair.b["name"]: 20}
+
+
+def test_a_stale_list_deletes_what_others_added(gpustack: Site, pair: Pair) -> None:
+    a, b = pair.a["id"], pair.b["id"]
+    route = gpustack.new_route({a: 10}, wait=False)
+    old = gpustack.target_list(route["id"])[0]
+    put_list(gpustack, route, [kept(old), {"model_id": b, "weight": 1}])
+    stale = {"name": route["name"], "updated_at": route["updated_at"], "targets": [kept(old)]}
+    assert gpustack.api.put(f"/v2/model-routes/{route['id']}", json=stale).status_code == 200
+    assert list(gpustack.targets(route["id"])) == [a]
+
+
+def test_the_name_only_write_touches_nothing_else(gpustack: Site, pair: Pair) -> None:
+    route = gpustack.new_route({pair.a["id"]: 10, pair.b["id"]: 20}, meta={"rollout": {"id": "r1"}, "team": "search"})
+    before, targets = gpustack.route(route["id"]), gpustack.targets(route["id"])
+    gpustack.drop_cache(route)
+    after = gpustack.route(route["id"])
+    for field in ("name", "categories", "meta", "targets", "ready_targets", "access_policy", "lb_mode"):
+        assert after[field] == before[field]
+    assert {m: (t["id"], t["weight"], t["state"]) for m, t in gpustack.targets(route["id"]).items()} == {
+        m: (t["id"], t["weight"], t["state"]) for m, t in targets.items()
+    }
+
+
+def test_meta_is_kept_when_left_out_and_replaced_when_sent(gpustack: Site, pair: Pair) -> None:
+    route = gpustack.new_route({pair.a["id"]: 10}, wait=False, meta={"team": "search", "rollout": "r1"})
+    gpustack.drop_cache(route)
+    assert gpustack.route(route["id"])["meta"] == {"team": "search", "rollout": "r1"}
+    gpustack.api.put(f"/v2/model-routes/{route['id']}", json={"name": route["name"], "meta": {"rollout": "r2"}})
+    assert gpustack.route(route["id"])["meta"] == {"rollout": "r2"}
+
+
+def test_a_name_is_mandatory_and_a_rename_needs_the_list(gpustack: Site, pair: Pair) -> None:
+    route = gpustack.new_route({pair.a["id"]: 10}, wait=False)
+    assert gpustack.api.put(f"/v2/model-routes/{route['id']}", json={}).status_code == 422
+    name = unique("route")
+    assert gpustack.api.put(f"/v2/model-routes/{route['id']}", json={"name": name}).status_code == 500
+    assert gpustack.route(route["id"])["name"] == route["name"]
+    entries = [kept(gpustack.target_list(route["id"])[0])]
+    assert gpustack.api.put(f"/v2/model-routes/{route['id']}", json={"name": name, "targets": entries}).status_code == 200
+    gpustack.until(lambda: gpustack.ask(name).status_code == 200, "the new name answers")
+    assert gpustack.ask(route["name"]).status_code == 404
+
+
+# --- under load
+
+
+def test_one_target_at_a_time_loses_nothing(gpustack: Site, pair: Pair) -> None:
+    route = gpustack.new_route({pair.a["id"]: 1000, pair.b["id"]: 10})
+    target = gpustack.targets(route["id"])[pair.b["id"]]
+    with gpustack.load(route["name"]) as seen:
+        for weight in (100, 1000, 9000, 10):
+            put_target(gpustack, target, weight)
+            gpustack.active(target["id"])
+            gpustack.drop_cache(route)
+            gpustack.until(lambda: gpustack.route(route["id"])["ready_targets"] == 2, "both targets ready")
+    assert set(seen) <= set(pair.names)
+    assert len(seen) > 20
+
+
+def test_joining_removing_and_restoring_loses_nothing(gpustack: Site, pair: Pair) -> None:
+    a, b = pair.a["id"], pair.b["id"]
+    route = gpustack.new_route({a: 1000})
+    stable = gpustack.target_list(route["id"])[0]
+    with gpustack.load(route["name"]) as seen:
+        put_list(gpustack, route, [kept(stable), {"model_id": b, "weight": 50}])
+        canary = gpustack.targets(route["id"])[b]
+        gpustack.active(canary["id"])
+        gpustack.until(lambda: gpustack.route(route["id"])["ready_targets"] == 2, "canary counted")
+        assert gpustack.api.delete(f"/v2/model-route-targets/{stable['id']}").status_code == 200
+        put_list(gpustack, route, [kept(canary), {"model_id": a, "weight": 1000}])
+        restored = gpustack.targets(route["id"])[a]
+        gpustack.active(restored["id"])
+        gpustack.until(lambda: gpustack.route(route["id"])["ready_targets"] == 2, "stable counted")
+        assert gpustack.api.delete(f"/v2/model-route-targets/{canary['id']}").status_code == 200
+    assert set(seen) <= set(pair.names)
+
+
+def test_changing_several_weights_in_one_write_loses_requests(gpustack: Site, pair: Pair) -> None:
+    a, b = pair.a["id"], pair.b["id"]
+    route = gpustack.new_route({a: 1000, b: 10})
+    with gpustack.load(route["name"]) as seen:
+        for round_number in range(40):  # each loses some in 45 of 100: forty without a loss is 4e-11
+            targets = gpustack.targets(route["id"])
+            shift = 1 + round_number % 2
+            put_list(gpustack, route, [kept(targets[a], weight=1000 * shift), kept(targets[b], weight=10 * shift + 1)])
+            gpustack.until(lambda: gpustack.route(route["id"])["ready_targets"] == 2, "both targets ready")
+            for target in targets.values():
+                gpustack.active(target["id"])
+            if "503" in seen:
+                break
+    assert "503" in seen
