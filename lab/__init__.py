@@ -7,8 +7,23 @@
 Or from a shell: `python -m lab.up --json FILE`. It drives the product from outside and must never be imported by it.
 """
 
-from lab.errors import LabError
-from lab.remote import Remote, session
-from lab.stack import Lab
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lab.errors import LabError
+    from lab.remote import Remote, session
+    from lab.stack import Lab
 
 __all__ = ["Lab", "LabError", "Remote", "session"]
+
+_HOME = {"Lab": "lab.stack", "LabError": "lab.errors", "Remote": "lab.remote", "session": "lab.remote"}
+
+
+def __getattr__(name: str) -> Any:
+    """Loaded when asked for: a worker process needs none of it and should start fast."""
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'lab' has no attribute {name!r}")

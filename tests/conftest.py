@@ -36,11 +36,12 @@ class LabCount:
         if report.when == "call" or report.outcome != "passed":
             self.outcomes[report.outcome] += 1
 
-    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+    def pytest_unconfigure(self, config: pytest.Config) -> None:
+        """The last line of all, after pytest's own."""
         described = lab_description()
         if described is not None:
             passed, skipped = self.outcomes["passed"], self.outcomes["skipped"]
-            terminalreporter.write_line(f"lab: gpustack={described['version']} passed={passed} skipped={skipped}")
+            config.get_terminal_writer().line(f"lab: gpustack={described['version']} passed={passed} skipped={skipped}")
 
 
 def pytest_configure(config: pytest.Config) -> None:

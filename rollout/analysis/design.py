@@ -17,6 +17,7 @@ from rollout.analysis.noise import Bank, Noise, log_mean
 from rollout.analysis.reference import reference_of
 from rollout.analysis.state import JudgeState
 
+BALANCED = (0.8, 1.25)  # load ratios between which latency may both fail and pass
 SHARE_ALARM = 1000.0  # to 1 over the whole rollout
 
 

@@ -2,7 +2,7 @@
 
 import math
 
-from rollout.analysis.design import Design, log_pass
+from rollout.analysis.design import BALANCED, Design, log_pass
 from rollout.analysis.errors import nearest_null
 from rollout.analysis.latency import LatencyTest
 from rollout.analysis.state import JudgeState
@@ -30,7 +30,7 @@ def _more(design: Design, state: JudgeState, claim: str, missing: float) -> floa
 def _latency(design: Design, state: JudgeState, test: LatencyTest, claim: str, missing: float) -> float | None:
     """Expected growth a window: half the squared margin over (sampling variance + long-run noise variance)."""
     tally = state.tally
-    if not tally.live_windows or not tally.live_canary or not tally.live_stable or (tally.load_ratio or 0.0) < 0.8:
+    if not tally.live_windows or not tally.live_canary or not tally.live_stable or (tally.load_ratio or 0.0) < BALANCED[0]:
         return None
     n, m = tally.live_canary / tally.live_windows, tally.live_stable / tally.live_windows
     worst = 0.0

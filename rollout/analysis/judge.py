@@ -10,7 +10,7 @@ from dataclasses import replace
 from rollout.analysis.betting import PROBE_ODDS, SHARE_SHIFTS, probes_harmless, probes_slower, share_gain, timed_pairs
 from rollout.analysis.breaker import Breaker
 from rollout.analysis.config import JudgeConfig
-from rollout.analysis.design import SHARE_ALARM, Design, design_of, log_fail, share_log_odds
+from rollout.analysis.design import BALANCED, SHARE_ALARM, Design, design_of, log_fail, share_log_odds
 from rollout.analysis.errors import ALTERNATIVES, Stratum, harmless_gain, worse_likelihood
 from rollout.analysis.hypergeometric import Floats
 from rollout.analysis.latency import FAIL_STEPS, LatencyTest
@@ -18,7 +18,6 @@ from rollout.analysis.noise import Bank, Noise
 from rollout.analysis.samples import ArmWindow, Histogram, Status, Window
 from rollout.analysis.state import Crossing, JudgeState, Tally
 
-BALANCED = (0.8, 1.25)  # load ratios between which latency may fail and pass
 _QUIET = Noise()
 
 
@@ -43,8 +42,9 @@ def absorb(config: JudgeConfig, state: JudgeState, window: Window) -> JudgeState
     usable = not (window.weight_changed or window.stable.restarts or window.canary.restarts)
     live = usable and window.load_ratio is not None and window.stable.status == window.canary.status == "OK"
     banks = dict(state.banks)
-    for test in design.latency:
-        _latency(banks, state.starts, test, window, live, test is design.primary)
+    if not _probes_only(window):
+        for test in design.latency:
+            _latency(banks, state.starts, test, window, live, test is design.primary)
     _errors(config, banks, state, window, live)
     _probes(config, banks, state.starts, window)
     if usable and window.share_counts and window.expected_share is not None:
@@ -143,6 +143,7 @@ def _counted(design: Design, tally: Tally, window: Window, usable: bool, live: b
     canary, total = window.share_counts if window.share_counts and usable else (0, 0)
     canary_status, stable_status = _status(design, window.canary), _status(design, window.stable)
     blind = canary_status != "OK" or stable_status != "OK"
+    looked = usable and not _probes_only(window)
     return replace(
         tally,
         windows=tally.windows + 1,
@@ -163,12 +164,17 @@ def _counted(design: Design, tally: Tally, window: Window, usable: bool, live: b
         share_canary=tally.share_canary + canary,
         share_total=tally.share_total + total,
         share_expected=tally.share_expected if window.expected_share is None else window.expected_share,
-        canary_status=canary_status if usable else tally.canary_status,
-        stable_status=stable_status if usable else tally.stable_status,
-        blind=(tally.blind + 1 if blind else 0) if usable else tally.blind,
-        idle=0 if live or window.pairs else tally.idle + usable,
-        load_ratio=window.load_ratio,
+        canary_status=canary_status if looked else tally.canary_status,
+        stable_status=stable_status if looked else tally.stable_status,
+        blind=(tally.blind + 1 if blind else 0) if looked else tally.blind,
+        idle=0 if live or window.pairs else tally.idle + looked,
+        load_ratio=window.load_ratio if looked else tally.load_ratio,
     )
+
+
+def _probes_only(window: Window) -> bool:
+    """A window that carries a batch of probe pairs and did not look at the engines."""
+    return bool(window.pairs) and window.load_ratio is None and not (window.canary.requests or window.stable.requests)
 
 
 def _status(design: Design, arm: ArmWindow) -> Status:

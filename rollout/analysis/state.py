@@ -1,10 +1,11 @@
 """What the judge remembers between windows: frozen, and the same after a trip through JSON.
 
-At v = 0 a few hundred floats; with replica noise the filtered laws come on top (single precision, packed). Its size does not grow with
-the number of windows.
+At v = 0 a few hundred floats; with replica noise the filtered laws come on top (half precision, packed: some 10 kB). Its size does not
+grow with the number of windows.
 """
 
 import base64
+import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -106,7 +107,7 @@ class JudgeState:
 
 def _pack(bank: Bank) -> dict[str, Any]:
     shape = list(bank.law.shape)
-    law = base64.b64encode(bank.law.astype("<f4").tobytes()).decode() if shape[2] > 1 else None
+    law = base64.b64encode(zlib.compress(bank.law.astype("<f2").tobytes())).decode() if shape[2] > 1 else None
     return {"log": bank.log.tolist(), "shape": shape, "law": law}
 
 
@@ -114,6 +115,6 @@ def _unpack(data: Mapping[str, Any]) -> Bank:
     rows, hypotheses, grid = data["shape"]
     log = np.array(data["log"], dtype=np.float64).reshape(rows, hypotheses - 1)
     if data["law"] is None:
-        return Bank(log, np.ones((rows, hypotheses, grid), dtype=np.float32))
-    raw = np.frombuffer(base64.b64decode(data["law"]), dtype="<f4")
-    return Bank(log, raw.astype(np.float32).reshape(rows, hypotheses, grid))
+        return Bank(log, np.ones((rows, hypotheses, grid), dtype=np.float16))
+    raw = np.frombuffer(zlib.decompress(base64.b64decode(data["law"])), dtype="<f2")
+    return Bank(log, raw.astype(np.float16).reshape(rows, hypotheses, grid))

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from rollout.analysis.design import Design
+from rollout.analysis.design import BALANCED, Design
 from rollout.analysis.state import Crossing, JudgeState
 
 ASSUMPTIONS = (
@@ -106,12 +106,10 @@ def _needs(design: Design, state: JudgeState, more: dict[str, float | None]) -> 
         parts.append(f"needs about {_round(more['probes'] or 0)} more probes")
     if any(n is None for n in more.values()):
         ratio = state.tally.load_ratio
-        if ratio is None:
-            parts.append("no live comparison on this rung")
-        elif ratio < 0.8 and design.live_latency:
+        if ratio is None or not state.tally.live_windows:
+            parts.append("no live comparison yet")
+        elif ratio < BALANCED[0] and design.live_latency:
             parts.append(f"latency cannot pass at load ratio {ratio:.2g} (a balanced rung or probes can)")
-        else:
-            parts.append("no forecast before the first requests")
     return "; ".join(parts) or "the longest request has not had time to end"
 
 

@@ -67,7 +67,7 @@ class Deployments:
                 f"{args['base']}, which {name} is derived from, does not exist.", hint="It was deleted since the plan was declared."
             )
         change = args["change"]
-        spec = derive_spec(spec_of(base.raw), change["unit"], change["to"], args["sizing"], name)
+        spec = derive_spec(spec_of(base.raw), change.get("unit", "parameters"), change.get("to", {}), args["sizing"], name)
         if spec_digest(spec) != args["digest"]:
             raise Refused(
                 f"{args['base']} was changed since the plan was declared: {name} would differ in more than one unit.",

@@ -64,21 +64,25 @@ class Routes:
 
     async def mark(self, args: Mapping[str, Json]) -> dict[str, Json]:
         """{route, marker, takeover?}: `meta` carries the marker beside what was there. Refused over another's marker without `takeover`."""
-        other = (named(await self._client.routes(), args["route"]).meta or {}).get(MARKER_KEY)
-        if other and other.get("nonce") != args["marker"].get("nonce") and not args.get("takeover"):
-            raise Refused(
-                f"Route {args['route']} carries the marker of rollout {other.get('id')}.", hint="`rollout status` there shows it."
-            )
-        return await self._meta(args["route"], {MARKER_KEY: args["marker"]})
+        marker = dict(args["marker"])
+
+        def check(route: Route) -> None:
+            other = (route.meta or {}).get(MARKER_KEY)
+            if other is None or args.get("takeover") or (isinstance(other, Mapping) and other.get("nonce") == marker.get("nonce")):
+                return
+            holder = other.get("id") if isinstance(other, Mapping) else other
+            raise Refused(f"Route {route.name} carries the marker of rollout {holder}.", hint="`rollout status` there shows it.")
+
+        return await self._meta(args["route"], {MARKER_KEY: marker}, check)
 
     async def unmark(self, args: Mapping[str, Json]) -> dict[str, Json]:
         """{route}: `meta` no longer carries a marker; every other key stays. A route that is gone carries none."""
         if all(r.name != args["route"] for r in await self._client.routes()):
             return {"already": True, "seconds": 0.0}
-        return await self._meta(args["route"], {})
+        return await self._meta(args["route"], {}, lambda _: None)
 
-    async def _meta(self, name: str, marker: Mapping[str, Json]) -> dict[str, Json]:
-        """Read, merge, write: `meta` is replaced as a whole by the server; targets are not in the body and stay."""
+    async def _meta(self, name: str, marker: Mapping[str, Json], check: Callable[[Route], None]) -> dict[str, Json]:
+        """Read, check, merge, write: `meta` is replaced as a whole by the server; targets are not in the body and stay."""
 
         async def look() -> Route:
             return named(await self._client.routes(), name)
@@ -87,6 +91,7 @@ class Routes:
             return {**{k: v for k, v in (route.meta or {}).items() if k != MARKER_KEY}, **marker}
 
         async def write(route: Route) -> None:
+            check(route)
             await self._client.put_route(route.id, {"name": route.name, "meta": wanted(route)})
 
         end = End(f"marker on the route {name}", look, lambda r: (r.meta or {}) == wanted(r), write)

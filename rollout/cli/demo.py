@@ -52,7 +52,11 @@ def demo(bad: BadOption = Bad.TTFT, sabotage: SabotageOption = None) -> int:
             hint="`pip install 'rollout[sandbox]'` installs it.",
         ) from error
 
-    done = run_demo(bad.value, sabotage.value if sabotage else None, output.progress)
+    from rollout.cli.progress import Progress
+
+    progress = Progress()
+    done = run_demo(bad.value, sabotage.value if sabotage else None, output.progress, progress)
+    progress.end()
     figures = f"failed_requests={done.failed_requests} cut_streams={done.cut_streams}"
     output.result(f"demo: completed={done.completed} rolled_back={done.rolled_back} {figures}")
     wanted = (2, 0) if bad is Bad.NONE else (1, 1)

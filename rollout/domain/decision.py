@@ -25,6 +25,8 @@ class Record:
 
     facts: dict[str, Json]
     why: str
+    note: dict[str, Json] | None = None
+    """what the journal keeps instead of the facts, where those are large and the state holds them anyway"""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from rollout.domain.context import POLL, Ctx, act
 from rollout.domain.decision import Decision, HoldOn, TakeBack
 from rollout.domain.health import memory_below, memory_unknown
@@ -42,7 +44,7 @@ def _not_ready(ctx: Ctx, name: str, waited: float, within: float) -> Decision:
     if waited > within:
         return HoldOn("not_ready", f"{name} is not ready after {waited:.0f} s: {_messages(ctx, name)}")
     states = ", ".join(f"{i.name} {i.state}" for i in view.instances) or "not scheduled yet (the server rescans every 180 s)"
-    return ctx.wait(f"{name} becomes ready: {states}", deadline=None)
+    return ctx.wait(f"{name} becomes ready: {states}", deadline=ctx.now + timedelta(seconds=within - waited))
 
 
 def _messages(ctx: Ctx, name: str) -> str:

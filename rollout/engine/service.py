@@ -104,9 +104,11 @@ class Service:
         finally:
             await connected.aclose()
 
-    async def run(self, rollout_id: str, *, until: Callable[[RolloutState], bool], on_event: OnEvent = _quiet) -> RolloutState:
-        """Tick here until `until(state)` or the end. RouteTaken while another live process ticks it."""
-        async with self._engine(rollout_id, on_event) as engine:
+    async def run(
+        self, rollout_id: str, *, until: Callable[[RolloutState], bool], on_event: OnEvent = _quiet, force: bool = False
+    ) -> RolloutState:
+        """Tick here until `until(state)` or the end. RouteTaken while another live process ticks it, unless `force`: it is fenced off."""
+        async with self._engine(rollout_id, on_event, force=force) as engine:
             return await crank(engine, until)
 
     async def tick(self, rollout_id: str, on_event: OnEvent = _quiet) -> RolloutState:
@@ -118,12 +120,14 @@ class Service:
         return tick.state
 
     @asynccontextmanager
-    async def _engine(self, rollout_id: str, on_event: OnEvent, connected: Connected | None = None) -> AsyncIterator[Engine]:
+    async def _engine(
+        self, rollout_id: str, on_event: OnEvent, connected: Connected | None = None, *, force: bool = False
+    ) -> AsyncIterator[Engine]:
         stored = self.store.load(rollout_id)
         rollout_id = stored.state.id
         plan = Plan.model_validate(stored.plan) if stored.plan else None
         owner = Owner.current()
-        fence = self.store.claim(rollout_id, owner, LEASE)
+        fence = self.store.claim(rollout_id, owner, LEASE, force=force)
         try:
             if connected is None:
                 if plan is None:

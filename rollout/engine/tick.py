@@ -86,8 +86,8 @@ class Engine:
             decision = decide(ctx)
             state = self._enter(ctx.state, decision)
             match decision:
-                case Record(facts, why):
-                    state = self._write(state, [self._event("fact", why, facts=facts)])
+                case Record(facts, why, note):
+                    state = self._write(state, [self._event("fact", why, facts=facts, **({"note": note} if note else {}))])
                 case Advance(step, target, why):
                     state = self._write(state, [self._event("step", why, step=step.value, target=target)])
                 case TakeBack(cause, detail):
@@ -231,11 +231,17 @@ class Engine:
         for event in events:
             state = evolve(state, event)
             shown.append((event, state))
-        self.store.append(self.rollout_id, self.fence, events, state, consumed=consumed)
+        self.store.append(self.rollout_id, self.fence, [_journaled(e) for e in events], state, consumed=consumed)
         for event, after in shown:
             self.on_event(event, after)
         self.checkpoint("written")
         return state
+
+
+def _journaled(event: Event) -> Event:
+    """The event as the journal keeps it: a note instead of facts that the state holds whole."""
+    note = event.data.get("note")
+    return event.model_copy(update={"data": {**note, "facts": sorted(event.data["facts"])}}) if note else event
 
 
 def scope_of(state: RolloutState) -> Scope:

@@ -167,7 +167,9 @@ class Guards(Part):
     """What must stay true, and what happens when it does not."""
 
     memory_floor: Bytes = Field(default=8 << 30, ge=0, description="memory available on a worker below which the canary is taken back")
-    unknown_memory: Literal["hold", "accept"] = Field(default="hold", description="what to do while a worker's memory is unknown; `accept` starts beside stable anyway")
+    unknown_memory: Literal["hold", "accept"] = Field(
+        default="hold", description="what to do while a worker's memory is unknown; `accept` starts beside stable anyway"
+    )
     heartbeat_age: Duration = Field(default=180.0, description="a worker silent for longer is lost")
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from rollout.domain.receipts import receipts_of
+from rollout.domain.receipts import Pair, receipts_of
 from rollout.domain.state import RolloutState, StepName
 from rollout.domain.weights import Rung, rungs
 
@@ -50,7 +50,10 @@ def ladder_of(state: RolloutState) -> tuple[Rung, ...]:
 
 def current_rung(state: RolloutState) -> Rung | None:
     """The highest rung of the current target that was written; None while the canary is dark or the step has none."""
-    written = [r for r in ladder_of(state) if state.fact(_key(state, r, "written")) or state.fact(_key(state, r, "proved"))]
+    ladder = ladder_of(state)
+    if ladder and state.fact(f"{state.target}.handed"):
+        return ladder[-1]
+    written = [r for r in ladder if state.fact(_key(state, r, "written")) or state.fact(_key(state, r, "proved"))]
     return written[-1] if written else None
 
 
@@ -67,18 +70,31 @@ def shares_of(state: RolloutState) -> Shares | None:
     rung, receipts = current_rung(state), receipts_of(state)
     if rung is None or receipts is None:
         return None
-    seen = state.fact(_key(state, rung, "proved")) or state.fact(_key(state, rung, "verified")) or {}
-    total = int(seen.get("n") or 0)
+    hits, total, proved = _alone(state, receipts.pairs[state.target]) if rung.full else _seen(state, rung)
     return Shares(
         requested_pair=rung.asked,
         effective_pair=rung.pair_share,
         effective_route=rung.route_share,
         weight=rung.weight,
         stable_weight=receipts.pairs[state.target].scaled,
-        observed_route=int(seen.get("hits") or 0) / total if total else None,
+        observed_route=hits / total if total else None,
         requests=total,
-        proved=state.fact(_key(state, rung, "proved")) is not None,
+        proved=proved,
     )
+
+
+def _seen(state: RolloutState, rung: Rung) -> tuple[int, int, bool]:
+    """Own requests that the canary answered, of how many, and whether that proved the rung's share."""
+    proved = state.fact(_key(state, rung, "proved"))
+    seen = proved or state.fact(_key(state, rung, "verified")) or {}
+    return int(seen.get("hits") or 0), int(seen.get("n") or 0), proved is not None
+
+
+def _alone(state: RolloutState, pair: Pair) -> tuple[int, int, bool]:
+    """The same at 100 %, where it is stable's absence that is proved."""
+    models = (state.fact(f"{state.target}.absent") or {}).get("models") or {}
+    total = sum(models.values())
+    return int(models.get(pair.canary, 0)), total, total > 0 and pair.stable not in models
 
 
 def _key(state: RolloutState, rung: Rung, word: str) -> str:

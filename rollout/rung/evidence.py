@@ -1,12 +1,14 @@
 """Watch and judge one rung: windows of live counters, paired probes, the verdict, the exposure. Pure.
 
 A window is used exactly once whatever crashes: its number, the judge's state and the base of the next one are written in one fact.
+The journal keeps each window's numbers, so that the verdicts can be judged again from it; the state keeps the judge's own.
 Own paired probes end a window: they never count as users' requests.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -33,7 +35,6 @@ Json = Any
 BEFORE_FULL = {"rich": 600.0, "thin": 3600.0, "sparse": 7200.0}
 DEADLINE = {"rich": 7200.0, "thin": 7200.0, "sparse": 14400.0}
 LIVE_REQUESTS = {"rich": 20, "thin": 20, "sparse": 10}
-INVALID_PAUSE = 5.0
 
 
 def judge(ctx: Ctx, rung: Rung, *, last: bool) -> Decision | None:
@@ -46,12 +47,10 @@ def judge(ctx: Ctx, rung: Rung, *, last: bool) -> Decision | None:
         return _enter(ctx, rung, seen)
     config, state = JudgeConfig.from_json(fact["config"]), JudgeState.from_json(fact["state"])
     found = verdict(config, state)
-    return (
-        _conclude(ctx, found, share_alarm(config, state))
-        or _pairs(ctx, rung, fact, seen)
-        or _window(ctx, rung, fact, seen)
-        or _leave(ctx, found, seen, last=last)
-    )
+    concluded = _conclude(ctx, found, share_alarm(config, state))
+    if concluded is not None or (not last and _exposed(ctx, seen, last=False)):
+        return concluded
+    return _pairs(ctx, rung, fact, seen) or _window(ctx, rung, fact, seen) or _leave(ctx, found, seen, last=last)
 
 
 def _begin(ctx: Ctx) -> dict[str, Json]:
@@ -116,8 +115,10 @@ def _absorb_pairs(ctx: Ctx, rung: Rung, fact: Mapping[str, Json], seen: Mapping[
     quiet = ArmWindow(requests=0, errors=0, status="NO_TRAFFIC")
     window = Window(id=number, rung=rung.index, seconds=0.0, stable=quiet, canary=quiet, pairs=pairs)
     facts[ctx.key("judge")] = _used(fact, window)
-    facts[ctx.key("seen")] = {**seen, "id": number, "pairs": int(seen.get("pairs", 0)) + len(pairs), "turn": "live"}
-    return Record(facts, f"{len(pairs)} paired probes used as evidence")
+    users = windows.users_since(ctx, ctx.state.fact(ctx.key("base")), len(pairs))
+    counts = {"pairs": int(seen.get("pairs", 0)) + len(pairs), "requests": int(seen["requests"]) + users}
+    facts[ctx.key("seen")] = {**seen, **counts, "id": number, "turn": "live"}
+    return Record(facts, f"{len(pairs)} paired probes used as evidence", {"window": asdict(window)})
 
 
 def _window(ctx: Ctx, rung: Rung, fact: Mapping[str, Json], seen: Mapping[str, Json]) -> Decision | None:
@@ -132,7 +133,7 @@ def _window(ctx: Ctx, rung: Rung, fact: Mapping[str, Json], seen: Mapping[str, J
     after = {**seen, "id": number, "requests": int(seen["requests"]) + window.canary.requests, "turn": "probes"}
     facts = {ctx.key("judge"): _used(fact, window), ctx.key("seen"): after, ctx.key("base"): windows.base(ctx, rung, base)}
     text = f"window {number}: canary {window.canary.requests} requests ({window.canary.errors} errors), stable {window.stable.requests}"
-    return Record(facts, text)
+    return Record(facts, text, {"window": asdict(window)})
 
 
 def _used(fact: Mapping[str, Json], window: Window) -> dict[str, Json]:
@@ -142,27 +143,37 @@ def _used(fact: Mapping[str, Json], window: Window) -> dict[str, Json]:
     return {**fact, "state": state.to_json(), "verdict": {"kind": found.kind, "sentence": found.sentence, "details": found.details}}
 
 
-def _leave(ctx: Ctx, found: Verdict, seen: Mapping[str, Json], *, last: bool) -> Decision | None:
-    """Whether the rung has been seen long enough and, on the last one, has a PASS."""
+def _asked(ctx: Ctx, *, last: bool) -> tuple[float, int]:
+    """How long and how many requests a rung sees at least: (seconds, canary requests)."""
     evidence, mode = ctx.the_plan.evidence, str(ctx.state.fact("mode"))
-    if ctx.state.fact("said.promote"):
-        return None
-    here = ctx.since(datetime.fromisoformat(seen["began"]))
-    asked_time = evidence.min_time
+    seconds, full = evidence.min_time, evidence.min_time_before_full
     if last:
-        full = evidence.min_time_before_full
-        asked_time = max(asked_time, BEFORE_FULL[mode] if full is None else full)
-    asked_requests = min(evidence.min_requests, LIVE_REQUESTS[mode])
-    accepted = ctx.state.fact("said.accept_inconclusive") is not None
-    exposed = here >= asked_time and int(seen["requests"]) >= asked_requests
-    held = ctx.state.hold is not None and ctx.state.hold.reason == "inconclusive"
-    if (exposed and not held and (not last or found.kind == "pass")) or (last and accepted):
+        seconds = max(seconds, BEFORE_FULL[mode] if full is None else full)
+    return seconds, min(evidence.min_requests, LIVE_REQUESTS[mode])
+
+
+def _exposed(ctx: Ctx, seen: Mapping[str, Json], *, last: bool) -> bool:
+    """The rung was seen long enough, by enough users; or a person said `promote`."""
+    seconds, requests = _asked(ctx, last=last)
+    here = ctx.since(datetime.fromisoformat(seen["began"]))
+    return ctx.state.fact("said.promote") is not None or (here >= seconds and int(seen["requests"]) >= requests)
+
+
+def _leave(ctx: Ctx, found: Verdict, seen: Mapping[str, Json], *, last: bool) -> Decision | None:
+    """Whether the last rung below 100 % may be left: exposed, and a PASS or a person's word for the lack of one."""
+    mode, hold = str(ctx.state.fact("mode")), ctx.state.hold
+    held = hold is not None and hold.reason == "inconclusive"
+    word = ctx.state.fact("said.promote") is not None or ctx.state.fact("said.accept_inconclusive") is not None
+    if last and (word or (found.kind == "pass" and not held and _exposed(ctx, seen, last=True))):
         return None
     late = _late(ctx, mode)
     if late:
         verbs = ("approve --accept-inconclusive", "promote", "rollback", "abort")
-        return HoldOn("inconclusive", f"no verdict within {late:.0f} s: {found.sentence}", verbs=verbs)
-    left = f"{here:.0f} of {asked_time:.0f} s, {seen['requests']} of {asked_requests} requests"
+        detail = hold.detail if hold is not None and held else f"no verdict within {late:.0f} s: {found.sentence}"
+        return HoldOn("inconclusive", detail, verbs=verbs)
+    seconds, requests = _asked(ctx, last=last)
+    here = ctx.since(datetime.fromisoformat(seen["began"]))
+    left = f"{here:.0f} of {seconds:.0f} s, {seen['requests']} of {requests} requests"
     return ctx.wait(f"exposure {left}; {found.sentence}", _pause(ctx))
 
 

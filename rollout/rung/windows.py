@@ -96,6 +96,13 @@ def _share(ctx: Ctx, before: Mapping[str, EngineSample]) -> tuple[int, int] | No
     return counts.get(ctx.pair.canary, 0), sum(counts.values())
 
 
+def users_since(ctx: Ctx, since: Mapping[str, Json] | None, own: int) -> int:
+    """Requests the canary ended since a base, our own probes taken off; 0 when that cannot be said."""
+    raw = since["samples"].get(ctx.pair.canary) if since else None
+    arm = window_delta(counters(from_json(raw)) or {}, counters(ctx.world.samples.get(ctx.pair.canary))) if raw else None
+    return max(0, arm.requests - own) if arm is not None else 0
+
+
 def _memory(ctx: Ctx) -> int | None:
     view = ctx.world.deployments.get(ctx.pair.canary)
     names = {i.worker for i in view.instances if i.worker} if view else set()

@@ -274,7 +274,8 @@ class MemoryPlatform:
     # --- measurements
 
     def _do_probe(self, args: Mapping[str, Json]) -> dict[str, Json]:
-        route, models = self.routes[args["model"]], {}
+        route = self.routes[args["model"]]
+        models: dict[str, int] = {}
         shares = self.shares(route)
         for _ in range(args["n"] if shares else 0):
             name = self._random.choices(list(shares), list(shares.values()))[0]

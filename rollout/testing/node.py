@@ -56,6 +56,7 @@ class SimNode:
     port: int = 0
     metrics_port: int = 0
     port_base: int = 0  # 0: any free port
+    listen: bool = True  # off: instances answer in process only, no socket is opened
     os_bytes: int = 12 * GIB
     driver_version: str = "580.95.05"
     os_version: str = "24.04"
@@ -175,10 +176,11 @@ class SimNode:
         if known is not None and not known.engine.stopped:
             return known.engine
         engine = SimEngine(str(instance["name"]), str(model["name"]), self.knobs_for(model), on_crash=self._crashed)
-        runner = web.AppRunner(engine.app(), access_log=None, handler_cancellation=True)
-        await runner.setup()
-        run = self.instances[int(instance["id"])] = Running(instance, model, engine, 0, runner)
-        run.port = await self._listen(runner, instance.get("port"))
+        run = self.instances[int(instance["id"])] = Running(instance, model, engine, 0, None)
+        if self.listen:
+            run.runner = web.AppRunner(engine.app(), access_log=None, handler_cancellation=True)
+            await run.runner.setup()
+            run.port = await self._listen(run.runner, instance.get("port"))
         return engine
 
     async def _listen(self, runner: web.AppRunner, wanted: int | None) -> int:
@@ -237,7 +239,8 @@ class SimNode:
         return self.instances.get(int(match.group(2))) if match else None
 
     def set_knobs(self, changes: dict[str, Any], *, model: str | None = None, image: str | None = None) -> None:
-        """Change engines: running ones of that model or image (all when neither is given) and those started later."""
+        """Change the engines of a model or an image (all without either), running or started later. ValueError for unknown knobs."""
+        Knobs().updated(changes)
         if image is not None:
             self.image_knobs.setdefault(image, {}).update(changes)
         if model is not None:

@@ -3,6 +3,7 @@
 `GET /_sim` shows the state. `POST /_sim` takes any of:
   {"knobs": {...}, "model": NAME | "image": NAME}   engine knobs (see `Knobs`), all engines when neither is given
   {"healthy"|"heartbeats"|"hard_stop"|"dead_metrics"|"mem_used"|"restart_delay"|"latency": value}   node knobs
+  {"facts": {"driver_version"|"os_version"|"kernel"|"worker_version": text}}   what the node reports from the next status on
   {"crash": INSTANCE_ID}   kill that engine
 """
 
@@ -18,6 +19,7 @@ from rollout.testing.knobs import GIB
 from rollout.testing.node import SimNode, counters
 from rollout.testing.node_metrics import raw_page, unified_page
 
+FACTS = ("driver_version", "os_version", "kernel", "worker_version")
 MODEL_CONFIG = {
     "architectures": ["Qwen3ForCausalLM"],
     "model_type": "qwen3",
@@ -129,13 +131,17 @@ class NodeServer:
 async def apply_control(node: SimNode, body: dict[str, Any]) -> None:
     """Apply a `/_sim` body. Raises ValueError for a key nobody knows."""
     known = {field.name for field in dataclasses.fields(node.knobs)}
-    unknown = sorted(set(body) - known - {"knobs", "model", "image", "crash"})
+    unknown = sorted(set(body) - known - {"knobs", "model", "image", "crash", "facts"})
     if unknown:
         raise ValueError(f"unknown control keys: {', '.join(unknown)}")
     for key in known & set(body):
         setattr(node.knobs, key, body[key])
     if "knobs" in body:
         node.set_knobs(body["knobs"], model=body.get("model"), image=body.get("image"))
+    for fact, text in body.get("facts", {}).items():
+        if fact not in FACTS:
+            raise ValueError(f"unknown fact {fact}; one of {', '.join(FACTS)}")
+        setattr(node, fact, str(text))
     if "crash" in body:
         await node.crash_instance(int(body["crash"]))
 

@@ -56,10 +56,15 @@ class Sites:
     def pair(self, kind: str) -> Pair:
         if kind not in self._pairs:
             site = Site(self._described(kind), kind)
-            a = site.deploy(unique("pair-a"), wait=False)
-            b = site.deploy(unique("pair-b"), wait=False, worker="spark-02")
-            for row in (a, b):
-                site.ready(row["id"])
+            try:
+                a = site.deploy(unique("pair-a"), wait=False)
+                b = site.deploy(unique("pair-b"), wait=False, worker="spark-02")
+                for row in (a, b):
+                    site.ready(row["id"])
+            except BaseException:
+                site.cleanup()
+                site.close()
+                raise
             self._pairs[kind] = (site, Pair(a, b))
         return self._pairs[kind][1]
 

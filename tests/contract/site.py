@@ -140,7 +140,7 @@ class Site:
         if backend == "Custom":
             body |= {"image_name": "sim/vllm:1", "run_command": "serve --port {{port}}"}
         else:
-            body["backend_parameters"] = ["--gpu-memory-utilization=0.05"]
+            body["backend_parameters"] = ["--gpu-memory-utilization=0.07"]
         return body | fields
 
     def deploy(self, name: str | None = None, *, wait: bool = True, **fields: Any) -> Row:
@@ -182,8 +182,13 @@ class Site:
 
         self.until(look, f"route {route['name']} ready")
 
-    def active(self, target_id: int) -> None:
-        self.until(lambda: self.get(f"/v2/model-route-targets/{target_id}")["state"] == "active", f"target {target_id} active")
+    def active(self, route: Row, target: Row) -> None:
+        """Until a target is active; only the list can be read, there is no GET of one target."""
+
+        def look() -> bool:
+            return any(row["id"] == target["id"] and row["state"] == "active" for row in self.target_list(route["id"]))
+
+        self.until(look, f"target {target['id']} active")
 
     def drop_cache(self, route: Row) -> None:
         """The name-only write."""

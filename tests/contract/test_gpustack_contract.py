@@ -183,7 +183,7 @@ def test_routes_and_targets_can_be_filtered(gpustack: Site, pair: Pair) -> None:
 
 
 def test_what_does_not_exist_is_404_with_a_sentence(gpustack: Site) -> None:
-    for path in ("models", "model-instances", "model-routes", "model-route-targets", "workers", "model-files"):
+    for path in ("models", "model-instances", "model-routes", "workers", "model-files"):
         response = gpustack.api.get(f"/v2/{path}/99999999")
         assert response.status_code == 404
         assert message(response)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from tests.contract.conftest import Pair
@@ -178,12 +179,18 @@ def test_without_an_active_target_it_is_503_and_without_a_route_404(gpustack: Si
 # --- one target
 
 
+def test_one_target_cannot_be_read_by_its_id(gpustack: Site, pair: Pair) -> None:
+    route = gpustack.new_route({pair.a["id"]: 10}, wait=False)
+    target = gpustack.target_list(route["id"])[0]
+    assert gpustack.api.get(f"/v2/model-route-targets/{target['id']}").status_code == 405
+
+
 def test_a_changed_target_is_unavailable_for_a_moment(gpustack: Site, pair: Pair) -> None:
     route = gpustack.new_route({pair.a["id"]: 10, pair.b["id"]: 10})
     target = gpustack.targets(route["id"])[pair.b["id"]]
     written = put_target(gpustack, target, 20)
     assert (written["id"], written["weight"], written["state"]) == (target["id"], 20, "unavailable")
-    gpustack.active(target["id"])
+    gpustack.active(route, target)
 
 
 def test_a_target_write_without_a_difference_changes_nothing(gpustack: Site, pair: Pair) -> None:
@@ -201,10 +208,10 @@ def test_a_target_write_is_stale_until_the_name_only_write(gpustack: Site, pair:
     assert gpustack.split(route["name"], 20) == {pair.a["name"]: 20}
     target = gpustack.targets(route["id"])[pair.a["id"]]
     put_target(gpustack, target, 1)
-    gpustack.active(target["id"])
+    gpustack.active(route, target)
     other = gpustack.targets(route["id"])[pair.b["id"]]
     put_target(gpustack, other, 1_000_000)
-    gpustack.active(other["id"])
+    gpustack.active(route, other)
     assert gpustack.split(route["name"], 40) == {pair.a["name"]: 40}
     gpustack.drop_cache(route)
     assert gpustack.split(route["name"], 40) == {pair.b["name"]: 40}
@@ -274,6 +281,31 @@ def test_meta_is_kept_when_left_out_and_replaced_when_sent(gpustack: Site, pair:
     assert gpustack.route(route["id"])["meta"] == {"rollout": "r2"}
 
 
+def test_the_servers_own_meta_keys_are_dropped_when_sent(gpustack: Site, pair: Pair) -> None:
+    route = gpustack.new_route(
+        {pair.a["id"]: 10}, wait=False, meta={"lb": {}, "lb_mode": "scoring", "fallback": 1, "mine": {"a": None, "b": "ü"}}
+    )
+    assert gpustack.route(route["id"])["meta"] == {"mine": {"a": None, "b": "ü"}}
+    assert gpustack.route(route["id"])["lb_mode"] == "weighted"
+
+
+def test_an_access_policy_in_the_route_body_is_ignored(gpustack: Site, pair: Pair) -> None:
+    route = gpustack.new_route({pair.a["id"]: 10}, wait=False, access_policy="allowed_principals")
+    gpustack.api.put(f"/v2/model-routes/{route['id']}", json={"name": route["name"], "access_policy": "public"})
+    assert gpustack.route(route["id"])["access_policy"] == "authed"
+
+
+def test_one_of_many_simultaneous_creations_wins(gpustack: Site) -> None:
+    name = unique("claim")
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: gpustack.api.post("/v2/model-routes", json={"name": name, "targets": []}), range(8)))
+    winners = [answer.json()["id"] for answer in answers if answer.status_code == 200]
+    for row_id in winners:
+        gpustack.forget("model-routes", row_id)
+    assert len(winners) == 1
+    assert {answer.status_code for answer in answers} <= {200, 409, 500}
+
+
 def test_a_name_is_mandatory_and_a_rename_needs_the_list(gpustack: Site, pair: Pair) -> None:
     route = gpustack.new_route({pair.a["id"]: 10}, wait=False)
     assert gpustack.api.put(f"/v2/model-routes/{route['id']}", json={}).status_code == 422
@@ -295,7 +327,7 @@ def test_one_target_at_a_time_loses_nothing(gpustack: Site, pair: Pair) -> None:
     with gpustack.load(route["name"]) as seen:
         for weight in (100, 1000, 9000, 10):
             put_target(gpustack, target, weight)
-            gpustack.active(target["id"])
+            gpustack.active(route, target)
             gpustack.drop_cache(route)
             gpustack.until(lambda: gpustack.route(route["id"])["ready_targets"] == 2, "both targets ready")
     assert set(seen) <= set(pair.names)
@@ -309,12 +341,12 @@ def test_joining_removing_and_restoring_loses_nothing(gpustack: Site, pair: Pair
     with gpustack.load(route["name"]) as seen:
         put_list(gpustack, route, [kept(stable), {"model_id": b, "weight": 50}])
         canary = gpustack.targets(route["id"])[b]
-        gpustack.active(canary["id"])
+        gpustack.active(route, canary)
         gpustack.until(lambda: gpustack.route(route["id"])["ready_targets"] == 2, "canary counted")
         assert gpustack.api.delete(f"/v2/model-route-targets/{stable['id']}").status_code == 200
         put_list(gpustack, route, [kept(canary), {"model_id": a, "weight": 1000}])
         restored = gpustack.targets(route["id"])[a]
-        gpustack.active(restored["id"])
+        gpustack.active(route, restored)
         gpustack.until(lambda: gpustack.route(route["id"])["ready_targets"] == 2, "stable counted")
         assert gpustack.api.delete(f"/v2/model-route-targets/{canary['id']}").status_code == 200
     assert set(seen) <= set(pair.names)
@@ -330,7 +362,7 @@ def test_changing_several_weights_in_one_write_loses_requests(gpustack: Site, pa
             put_list(gpustack, route, [kept(targets[a], weight=1000 * shift), kept(targets[b], weight=10 * shift + 1)])
             gpustack.until(lambda: gpustack.route(route["id"])["ready_targets"] == 2, "both targets ready")
             for target in targets.values():
-                gpustack.active(target["id"])
+                gpustack.active(route, target)
             if "503" in seen:
                 break
     assert "503" in seen

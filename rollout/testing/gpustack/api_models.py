@@ -84,7 +84,8 @@ class ModelApi:
             raise ApiError(409, f"Model route with name '{spec['name']}' already exists.")
         if self.world.get("clusters", spec["cluster_id"] or 1) is None:
             raise ApiError(404, f"Cluster {spec['cluster_id']} not found")
-        model = self.world.add("models", {**SPEC, **spec, **STATUS})
+        claimed = {"ready_replicas": call.get("ready_replicas", 0)}  # accepted and shown as given until the first look
+        model = self.world.add("models", {**SPEC, **spec, **STATUS, **claimed})
         if with_route:
             self._own_route(model)
         self.instances.converge(model["id"])
@@ -107,6 +108,7 @@ class ModelApi:
             raise ApiError(500, "Failed to update model")
         before = model["replicas"]
         self.world.change("models", call.id, **spec)
+        self.routes.meta_follows(call.id)
         if model["replicas"] != before:
             self.instances.converge(call.id, "scale_down" if model["replicas"] < before else None)
         return dict(model)

@@ -19,7 +19,15 @@ BAD_NAME = (
 )
 POLICIES = ("public", "authed", "allowed_principals")
 PRINCIPALS = ("user", "org", "group", "system")
-OWN_META = ("lb", "lb_mode")  # the server's own keys inside `meta`; a client neither sees nor sets them
+# the server's own keys inside `meta`; a client neither sees nor sets them
+OWN_META = (
+    "lb",
+    "lb_mode",
+    "fallback",
+    "least-load",
+    "session-affinity",
+    "decision-service",
+)  # the server's own keys inside `meta`; a client neither sees nor sets them
 
 
 class RouteApi:
@@ -29,8 +37,8 @@ class RouteApi:
         self.core, self.world, self.control, self.targets = core, core.world, control, targets
 
     def view(self, row: Row) -> Row:
-        """A route as answered: null fields left out, `lb_mode` derived from the targets."""
-        mode = self.control.lb_mode(row)
+        """A route as answered: null fields left out, `lb_mode` as it was last derived."""
+        mode = row["_mode"]
         extra = {"lb_mode": mode, "plugins": {"lb": {"mode": mode}}} if mode else {}
         return {**without_none(row), **extra}
 
@@ -60,6 +68,7 @@ class RouteApi:
         for item in items:
             self.targets.create(route, item)
         self.world.change("model-routes", route["id"], targets=len(items))
+        self.control.refresh_mode(route["id"])
         return self.view(route)
 
     def new_route(self, name: str, fields: dict[str, Any]) -> Row:
@@ -75,6 +84,7 @@ class RouteApi:
             "access_policy": "authed",
             "owner_principal_id": 1,
             "_capabilities": False,
+            "_mode": None,
         }
         return self.world.add("model-routes", {"name": name, **defaults, **fields})
 
@@ -99,6 +109,7 @@ class RouteApi:
         self.core.cache.drop(route["name"])
         self.world.change("model-routes", call.id, name=name, **self._fields(call))
         self.control.sync_route(call.id)
+        self.control.refresh_mode(call.id)
         return self.view(self.world.get("model-routes", call.id) or route)
 
     def delete(self, call: Call) -> None:
@@ -112,6 +123,7 @@ class RouteApi:
         touched = self.targets.replace(route, [self.targets.item(raw) for raw in call.body])
         self.core.cache.drop(route["name"])
         self.control.sync_route(call.id)
+        self.control.refresh_mode(call.id)
         return [without_none(row) for row in touched]
 
     # --- access

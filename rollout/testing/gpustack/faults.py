@@ -22,7 +22,8 @@ class Fault:
     kind: `status` answers `status`; `hang` waits until released; `drop` closes the connection; `delay` waits `seconds`;
     `ignore` answers success and applies nothing; `revert` undoes the write after `seconds`; `html` answers a proxy's error
     page; `truncate` cuts the JSON answer in half. `applied`: the request takes effect before (status, hang, drop, html).
-    `method` is a regex on the whole method, `path` one searched in the path. `times` None: until cleared.
+    `method` is a regex on the whole method, `path` one searched in the path; one that says `v1` is for inference only
+    (status, hang, drop, delay, html). `times` None: until cleared.
     """
 
     kind: str
@@ -77,10 +78,10 @@ class Faults:
         self.active.append(fault)
         return fault
 
-    def take(self, method: str, path: str) -> Fault | None:
+    def take(self, method: str, path: str, *, inference: bool = False) -> Fault | None:
         """The fault for this request, counted as used."""
         for fault in self.active:
-            if fault.matches(method, path):
+            if inference == ("v1" in fault.path) and fault.matches(method, path):
                 fault.hits += 1
                 return fault
         return None

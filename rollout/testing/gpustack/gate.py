@@ -95,7 +95,27 @@ class Gate:
             return web.Response(status=fault.status, text=PAGE, content_type="text/html")
         return self.style.answer(request.path, ApiError(fault.status, "injected fault"))
 
+    async def disturb(self, request: web.Request) -> web.StreamResponse | None:
+        """A fault on an inference request: an answer, or None to go on. Faults whose path does not say `v1` never hit users."""
+        fault = self.faults.take(request.method, request.path, inference=True)
+        if fault is None:
+            return None
+        if fault.kind == "delay":
+            await asyncio.sleep(fault.seconds)
+        if fault.kind == "hang":
+            await fault.released.wait()
+        if fault.kind == "status":
+            return self.style.answer(request.path, ApiError(fault.status, "injected fault"))
+        if fault.kind == "html":
+            return web.Response(status=fault.status, text=PAGE, content_type="text/html")
+        if fault.kind == "drop" and request.transport is not None:
+            request.transport.abort()
+            return web.Response(status=503)
+        return None
+
     async def _unstuck(self, fault: Fault, request: web.Request, raw: bytes, handler: Handler) -> web.Response:
+        if fault.kind == "ignore" and request.method == "DELETE":
+            return web.json_response(None)
         before = self.undo.remember()
         response = await self._plain(request, raw, handler)
         difference = self.undo.difference(before)

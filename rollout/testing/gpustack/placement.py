@@ -9,6 +9,7 @@ from rollout.testing.knobs import GIB
 
 FRACTIONS = {"vLLM": "--gpu-memory-utilization", "SGLang": "--mem-fraction-static"}
 DEFAULT_FRACTION = 0.9
+LEAST = 8 * GIB  # what the server computes for the simulated weights: a smaller fraction of the card never schedules
 CUSTOM_CLAIM = {"ram": 2 * GIB, "vram": {"0": 8 * GIB}, "is_unified_memory": True}
 
 
@@ -46,7 +47,7 @@ def place(world: World, model: Row) -> tuple[Row, dict[str, Any]] | str:
         total = int(worker["status"]["gpu_devices"][0]["memory"]["total"])
         wanted = claim(model, total)
         free = total - allocated(world, worker["id"])
-        if wanted["vram"]["0"] <= free:
+        if LEAST <= wanted["vram"]["0"] <= free:
             room.append((free, worker, wanted))
         else:
             details.append(f"{worker['name']}: needs {wanted['vram']['0'] / GIB:.1f} GiB VRAM, {free / GIB:.1f} GiB allocatable.")

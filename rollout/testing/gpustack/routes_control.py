@@ -19,6 +19,17 @@ class RouteControl:
     def model_changed(self, model_id: int) -> None:
         """A model's servability may have changed: its targets follow a little later."""
         self.core.later(self.core.timing.of("target_follow"), self._follow_model, model_id)
+        self.meta_follows(model_id)
+
+    def meta_follows(self, model_id: int) -> None:
+        """Any event of a deployment writes its `meta` and `categories` over those of the route it created."""
+        self.core.later(self.core.timing.of("target_follow"), self._meta_follows, model_id)
+
+    def _meta_follows(self, model_id: int) -> None:
+        model = self.world.get("models", model_id)
+        if model is not None:
+            for route in self.world.where("model-routes", created_model_id=model_id):
+                self.world.change("model-routes", route["id"], meta=dict(model["meta"] or {}), categories=model["categories"])
 
     def _follow_model(self, model_id: int) -> None:
         for target in self.world.where("model-route-targets", model_id=model_id):
@@ -97,12 +108,17 @@ class RouteControl:
             self.core.cache.drop(name)
             self.sync_route(route_id)
 
-    def lb_mode(self, route: Row) -> str | None:
-        """What the targets' weights add up to: weighted, scoring, invalid, or nothing to report."""
-        targets = [t for t in self.world.where("model-route-targets", route_id=route["id"]) if not t["fallback_status_codes"]]
+    def refresh_mode(self, route_id: int) -> None:
+        """Record what the targets' weights add up to: weighted, scoring, invalid, or nothing.
+
+        Only writes through the routes and targets API do this; the route that a deployment brings along has no mode until then.
+        """
+        route = self.world.get("model-routes", route_id)
+        if route is None:
+            return
+        targets = [t for t in self.world.where("model-route-targets", route_id=route_id) if not t["fallback_status_codes"]]
         weighted = sum(target["weight"] > 0 for target in targets)
-        if not targets or (weighted == 0 and not route["_capabilities"]):
-            return None
-        if weighted == 0:
-            return "scoring"
-        return "weighted" if weighted == len(targets) else "invalid"
+        mode = None
+        if targets and (weighted or route["_capabilities"]):
+            mode = "scoring" if weighted == 0 else "weighted" if weighted == len(targets) else "invalid"
+        route["_mode"] = mode

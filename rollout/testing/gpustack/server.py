@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -30,7 +31,7 @@ from rollout.testing.gpustack.watching import watch
 from rollout.testing.gpustack.workers_control import WorkerControl
 from rollout.testing.node import SimNode
 
-VERSION = {"version": "v2.3.0", "git_commit": "63a03ba"}
+COMMIT = "63a03ba"
 
 
 class FakeGPUStack:
@@ -39,6 +40,7 @@ class FakeGPUStack:
     def __init__(self, timing: Timing | None = None, admin_password: str = "sandbox-admin", seed: int = 0) -> None:
         self.core = Core(timing or Timing(), seed)
         self.admin_password = admin_password
+        self.version = "v2.3.0"  # what `/version` says; the behaviour stays that of 2.3.0
         self.world, self.faults = self.core.world, Faults()
         self.world.add("clusters", {"name": "Default Cluster", "state": "ready", "is_default": True, "provider": "Docker"})
         self.auth = Auth(self.world, admin_password)
@@ -88,9 +90,9 @@ class FakeGPUStack:
 
     def _app(self) -> web.Application:
         app = web.Application(client_max_size=1 << 26, middlewares=[self._errors])
-        app.router.add_get("/version", _answer(VERSION))
-        app.router.add_get("/healthz", _answer("ok"))
-        app.router.add_get("/readyz", _answer("ok"))
+        app.router.add_get("/version", _answer(lambda: {"version": self.version, "git_commit": COMMIT}))
+        app.router.add_get("/healthz", _answer(lambda: "ok"))
+        app.router.add_get("/readyz", _answer(lambda: "ok"))
         app.router.add_get("/v1/models", self.proxy.models)
         app.router.add_post("/v1/{endpoint:.+}", self.proxy.infer)
         app.router.add_post("/v1-openai/{endpoint:.+}", self.proxy.infer)
@@ -115,7 +117,6 @@ class FakeGPUStack:
             ("GET", "model-routes/{id}/access", routes.access),
             ("POST", "model-routes/{id}/access", routes.set_access),
             ("GET", "model-route-targets", targets.list_all),
-            ("GET", "model-route-targets/{id}", targets.read),
             ("PUT", "model-route-targets/{id}", targets.update),
             ("DELETE", "model-route-targets/{id}", targets.delete),
             ("POST", "model-route-targets/{id}/set-fallback", targets.set_fallback),
@@ -166,7 +167,8 @@ class FakeGPUStack:
     @web.middleware
     async def _errors(self, request: web.Request, handler: Any) -> web.StreamResponse:
         try:
-            answer: web.StreamResponse = await handler(request)
+            disturbed = await self.gate.disturb(request) if request.path.startswith("/v1") and self.faults.active else None
+            answer: web.StreamResponse = disturbed or await handler(request)
             return answer
         except ApiError as error:
             return self.style.answer(request.path, error)
@@ -207,8 +209,8 @@ class FakeGPUStack:
         return web.json_response({"writes": [asdict(write) for write in self.faults.writes], "reads": dict(self.faults.reads)})
 
 
-def _answer(body: Any) -> Any:
+def _answer(body: Callable[[], Any]) -> Any:
     async def handle(_request: web.Request) -> web.Response:
-        return web.json_response(body)
+        return web.json_response(body())
 
     return handle

@@ -116,9 +116,6 @@ class TargetRules:
         answer["items"] = [without_none(row) for row in answer["items"]]
         return answer
 
-    def read(self, call: Call) -> Row:
-        return without_none(self._find(call))
-
     def _find(self, call: Call) -> Row:
         return find(self.world, "model-route-targets", call.id, f"ModelRouteTarget with id '{call.id}' not found.")
 
@@ -132,6 +129,7 @@ class TargetRules:
         siblings = [row for row in self.world.where("model-route-targets", route_id=target["route_id"]) if row["id"] != target["id"]]
         self.check_weights([*siblings, {**target, **item}])
         self._update(target, item, None)
+        self.control.refresh_mode(target["route_id"])
         return {**without_none(target), "updated_at": target["updated_at"].removesuffix("Z")}  # this one answer has no zone
 
     def delete(self, call: Call) -> None:
@@ -139,6 +137,7 @@ class TargetRules:
         target = self._find(call)
         self.world.remove("model-route-targets", call.id)
         self.control.target_deleted(target)
+        self.control.refresh_mode(target["route_id"])
 
     def set_fallback(self, call: Call) -> Row:
         """Has no effect on traffic without a gateway; clearing it makes the weight count again."""
@@ -150,4 +149,5 @@ class TargetRules:
             for row in siblings:
                 self.world.change("model-route-targets", row["id"], fallback_status_codes=None)
         self.world.change("model-route-targets", call.id, fallback_status_codes=codes)
+        self.control.refresh_mode(target["route_id"])
         return without_none(target)

@@ -37,7 +37,7 @@ class Usage:
             tokens[entry[1]] += self.prompt[entry] + self.completion[entry]
         items: list[Row] = []
         for route_id, count in per_route.items():
-            row = {"id": route_id, "updated_at": timestamp(), "route": {"label": self._name(route_id)}}
+            row = {"id": route_id, "updated_at": timestamp(), "route": {"label": self._name("model-routes", route_id)}}
             items.append({**row, "api_requests": count, "total_tokens": tokens[route_id]})
         summary = {**self._totals(), "models_called": len({entry[2] for entry in self.requests})}
         return {"summary": summary, "group_by": call.get("group_by", []), **page(items, {})}
@@ -45,19 +45,24 @@ class Usage:
     def summary(self, _call: Call) -> dict[str, Any]:
         return {key: value for key, value in self._totals().items() if key != "api_requests"}
 
-    def per_day(self, _call: Call) -> dict[str, Any]:
+    def per_day(self, call: Call) -> dict[str, Any]:
         """`GET /v2/dashboard/usage`: one item per model, route, key and day."""
         items = [
             {
                 "date": day,
                 "model_id": model_id,
+                "model_name": self._name("models", model_id),
                 "model_route_id": route_id,
-                "api_key_id": key_id or None,
+                "model_route_name": self._name("model-routes", route_id),
+                "api_key_name": self._name("api-keys", key_id),
+                "operation": "chat_completion",
                 "request_count": count,
                 "prompt_token_count": self.prompt[(day, route_id, model_id, key_id)],
                 "completion_token_count": self.completion[(day, route_id, model_id, key_id)],
             }
             for (day, route_id, model_id, key_id), count in self.requests.items()
+            if call.query.get("start_date", "") <= day <= call.query.get("end_date", "9999")
+            and (not call.query.get("model_ids") or str(model_id) in call.query["model_ids"].split(","))
         ]
         return {"items": items}
 
@@ -71,6 +76,6 @@ class Usage:
             "api_requests": sum(self.requests.values()),
         }
 
-    def _name(self, route_id: int) -> str:
-        route = self.world.get("model-routes", route_id)
-        return str(route["name"]) if route else ""
+    def _name(self, kind: str, row_id: int) -> str | None:
+        row = self.world.get(kind, row_id)
+        return str(row["name"]) if row else None

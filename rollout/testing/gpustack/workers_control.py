@@ -85,7 +85,8 @@ class WorkerControl:
         if time.monotonic() - watch.last_beat > self.core.timing.of("heartbeat_grace"):
             watch.well_since = time.monotonic()
         watch.last_beat = time.monotonic()
-        self.world.change("workers", worker_id, status=node.status()["status"], heartbeat_time=timestamp())
+        facts = {"status": node.status()["status"], "worker_version": node.worker_version}
+        self.world.change("workers", worker_id, heartbeat_time=timestamp(), **facts)
 
     def _down(self, row: Row, state: str) -> None:
         if row["state"] != state:

@@ -15,10 +15,12 @@ from typing import Any, TypeVar
 import httpx
 
 from rollout.backends.gpustack import GPUStackBackend
+from rollout.backends.gpustack_spec import derive_spec, spec_of
 from rollout.clients.gpustack import GPUStack
 from rollout.clients.http import Http
 from rollout.clients.retry import Retry
 from rollout.clients.secret import Secret
+from rollout.domain.receipts import spec_digest
 
 T = TypeVar("T")
 Row = dict[str, Any]
@@ -237,6 +239,13 @@ class Double:
         self.tables[kind][self.next] = row
         self.next += 1
         return row
+
+
+def recipe(double: Double, base: str, name: str, unit: str = "parameters", to: Row | None = None, sizing: Row | None = None) -> Row:
+    """Arguments of `create_deployment`: how `name` is derived from `base` as it is now."""
+    change: Row = {"unit": unit, "to": to if to is not None else {"env": {"NEW": "1"}}}
+    derived = derive_spec(spec_of(double.named("models", base)), unit, change["to"], sizing or {}, name)
+    return {"name": name, "base": base, "change": change, "sizing": sizing or {}, "digest": spec_digest(derived)}
 
 
 def error(status: int, message: str) -> httpx.Response:

@@ -10,9 +10,7 @@ import httpx
 import pytest
 
 from rollout.errors import BadAnswer, Refused, Unreachable
-from tests.unit.backends.gpustack_double import Double, Fault, broken, broken_after, error, garbled_after, hang, ignored, late, lost
-
-SPEC = {"source": "local_path", "local_path": "/models/a", "replicas": 1, "backend": "vLLM"}
+from tests.unit.backends.gpustack_double import Double, Fault, broken, broken_after, error, garbled_after, hang, ignored, late, lost, recipe
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,7 @@ CASES = [
         lambda d: d.named("routes", "chat")["meta"] == {"team": "x", "rollout": {"id": "r"}},
     ),
     Case("unmark_route", {"route": "duo"}, "PUT", "model-routes", lambda d: d.named("routes", "duo")["meta"] == {"team": "y"}),
-    Case("create_deployment", {"name": "m-new", "spec": SPEC}, "POST", "models", lambda d: names(d, "models").count("m-new") == 1),
+    Case("create_deployment", {"base": "m-a", "name": "m-new"}, "POST", "models", lambda d: names(d, "models").count("m-new") == 1),
     Case("delete_deployment", {"name": "m-free"}, "DELETE", "models", lambda d: "m-free" not in names(d, "models")),
     Case("create_probe_route", {"name": "probe", "deployment": "m-b"}, "POST", "model-routes", lambda d: private(d, "probe", "m-b")),
     Case("create_probe_route", {"name": "probe", "deployment": "m-b"}, "POST", "access", lambda d: private(d, "probe", "m-b")),
@@ -73,6 +71,11 @@ def private(double: Double, route: str, model: str) -> bool:
     return closed and list(double.weights(route)) == [model] and names(double, "routes").count(route) == 1
 
 
+def perform(double: Double, case: Case) -> dict[str, Any]:
+    args = recipe(double, **case.args) if case.verb == "create_deployment" else case.args
+    return double.perform(case.verb, **args)
+
+
 def world() -> Double:
     double = Double()
     for name in ("m-a", "m-b", "m-free"):
@@ -90,12 +93,12 @@ def test_one_fault_does_not_change_the_end(case: Case, fault: Fault) -> None:
     double.fault(case.method, case.path, fault)
     if (case.verb, fault) == ("refresh", garbled_after):
         with pytest.raises(BadAnswer):
-            double.perform(case.verb, **case.args)
+            perform(double, case)
     else:
-        double.perform(case.verb, **case.args)
+        perform(double, case)
     assert double.faults == []
     assert case.holds(double)
-    assert double.perform(case.verb, **case.args).get("already", True) is True
+    assert perform(double, case).get("already", True) is True
     assert case.holds(double)
 
 
@@ -103,9 +106,9 @@ def test_one_fault_does_not_change_the_end(case: Case, fault: Fault) -> None:
 def test_a_write_that_was_applied_is_not_sent_twice(case: Case) -> None:
     double = world()
     double.fault(case.method, case.path, lost)
-    double.perform(case.verb, **case.args)
+    perform(double, case)
     clean = world()
-    clean.perform(case.verb, **case.args)
+    perform(clean, case)
     assert double.writes() == clean.writes()
 
 
@@ -116,7 +119,7 @@ def test_a_fault_that_stays_ends_as_unreachable_after_a_bounded_number_of_calls(
     for _ in range(20):
         double.fault(case.method, case.path, fault)
     with pytest.raises(Unreachable):
-        double.perform(case.verb, **case.args)
+        perform(double, case)
     assert 20 - len(double.faults) <= 3 + 3
     assert double.clock.seconds < 30
 
@@ -126,7 +129,7 @@ def test_accepted_and_silently_not_applied_is_an_error(case: Case) -> None:
     double = world()
     double.fault(case.method, case.path, ignored)
     with pytest.raises(BadAnswer, match="does not show it"):
-        double.perform(case.verb, **case.args)
+        perform(double, case)
 
 
 @pytest.mark.parametrize("case", CASES, ids=IDS)
@@ -135,7 +138,7 @@ def test_what_the_server_refuses_is_refused_at_once(case: Case) -> None:
     for _ in range(5):
         double.fault(case.method, case.path, lambda _d, _r: error(422, "either every target carries a positive weight or none may"))
     with pytest.raises(Refused) as caught:
-        double.perform(case.verb, **case.args)
+        perform(double, case)
     assert "positive weight" in caught.value.why
     assert len(double.faults) == 4
 
@@ -170,7 +173,7 @@ def test_the_echo_of_our_own_create_is_not_a_clash() -> None:
         return d.really(request)
 
     double.fault("POST", "models", applied_then_409)
-    receipt = double.perform("create_deployment", name="m-new", spec=SPEC)
+    receipt = double.perform("create_deployment", **recipe(double, "m-a", "m-new"))
     assert receipt["id"] == double.named("models", "m-new")["id"]
 
 
@@ -178,5 +181,5 @@ def test_a_409_without_anything_of_that_name_is_refused() -> None:
     double = world()
     double.fault("POST", "models", lambda _d, _r: error(409, "a route of that name exists"))
     with pytest.raises(Refused, match="409"):
-        double.perform("create_deployment", name="m-new", spec=SPEC)
+        double.perform("create_deployment", **recipe(double, "m-a", "m-new"))
     assert len(double.writes()) == 1

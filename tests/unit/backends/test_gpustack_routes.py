@@ -10,7 +10,7 @@ import pytest
 from rollout.backends.gpustack_owner import owner_of
 from rollout.clients.secret import Secret
 from rollout.errors import Refused
-from tests.unit.backends.gpustack_double import Double, run
+from tests.unit.backends.gpustack_double import Double, recipe, run
 
 SPEC = {
     "source": "local_path",
@@ -36,10 +36,39 @@ def test_the_marker_comes_and_goes_beside_what_was_there() -> None:
     receipt = double.perform("mark_route", route="chat", marker={"id": "r1", "nonce": "x"})
     assert double.named("routes", "chat")["meta"] == {**found, "rollout": {"id": "r1", "nonce": "x"}}
     assert set(receipt) >= {"already", "seconds", "id"}
-    double.perform("mark_route", route="chat", marker={"id": "r1", "nonce": "y"})
     double.perform("unmark_route", route="chat", meta=found)
     assert double.named("routes", "chat")["meta"] == found
     assert all("targets" not in body for method, _, body in double.calls if method == "PUT")
+
+
+@pytest.mark.parametrize("other", [{"id": "r0", "nonce": "z"}, {}, "text"])
+def test_another_rollouts_marker_is_only_taken_over_when_that_is_said(other: Any) -> None:
+    double = world()
+    double.named("routes", "chat")["meta"]["rollout"] = other
+    with pytest.raises(Refused, match="carries the marker"):
+        double.perform("mark_route", route="chat", marker={"id": "r1", "nonce": "x"})
+    assert double.named("routes", "chat")["meta"]["rollout"] == other
+    double.perform("mark_route", route="chat", marker={"id": "r1", "nonce": "x"}, takeover=True)
+    assert double.named("routes", "chat")["meta"]["rollout"] == {"id": "r1", "nonce": "x"}
+
+
+def test_a_marker_that_appears_while_ours_is_lost_is_not_overwritten() -> None:
+    double = world()
+
+    def taken(d: Double, _request: httpx.Request) -> httpx.Response:
+        d.named("routes", "chat")["meta"]["rollout"] = {"id": "r0", "nonce": "z"}
+        return httpx.Response(503, json={"message": "busy"})
+
+    double.fault("PUT", "model-routes", taken)
+    with pytest.raises(Refused, match="r0"):
+        double.perform("mark_route", route="chat", marker={"id": "r1", "nonce": "x"})
+
+
+def test_our_own_marker_may_be_renewed() -> None:
+    double = world()
+    double.perform("mark_route", route="chat", marker={"id": "r1", "nonce": "x", "expires": "1"})
+    double.perform("mark_route", route="chat", marker={"id": "r1", "nonce": "x", "expires": "2"})
+    assert double.named("routes", "chat")["meta"]["rollout"]["expires"] == "2"
 
 
 def test_a_key_that_somebody_else_wrote_meanwhile_stays() -> None:
@@ -118,34 +147,45 @@ def test_deleting_a_probe_route_twice_is_deleting_it_once() -> None:
 # --- deployments
 
 
-def test_a_deployment_is_created_from_settable_fields_without_a_route() -> None:
+def test_a_deployment_is_derived_from_what_runs_and_has_no_route() -> None:
     double = world()
-    receipt = double.perform(
-        "create_deployment",
-        name="m-new",
-        spec={**SPEC, "id": 9, "state": "running", "ready_replicas": 3, "meta": {}, "enable_model_route": True},
-    )
+    double.named("models", "m-a").update(meta={"n_ctx": 1}, ready_replicas=2)
+    receipt = double.perform("create_deployment", **recipe(double, "m-a", "m-new", sizing={"worker": "spark-02", "replicas": 1}))
     body = next(body for method, _, body in double.calls if method == "POST")
-    assert body == {**SPEC, "name": "m-new", "enable_model_route": False}
+    wanted = {**SPEC, "env": {"A": "1", "NEW": "1"}, "replicas": 1, "worker_selector": {"worker-name": "spark-02"}}
+    del wanted["gpu_selector"]
+    assert body == {**wanted, "name": "m-new", "enable_model_route": False}
     assert receipt["id"] == double.named("models", "m-new")["id"]
 
 
 def test_the_same_spec_with_the_servers_defaults_is_the_same_deployment() -> None:
     double = world()
-    double.model(
-        "m-new",
-        **{**SPEC, "env": {"A": "1"}, "gpu_selector": {"gpu_ids": ["w:cuda:0"], "gpus_per_replica": None}, "placement_strategy": "spread"},
-    )
-    assert double.perform("create_deployment", name="m-new", spec=SPEC)["already"] is True
+    args = recipe(double, "m-a", "m-new")
+    found = {**SPEC, "env": {"A": "1", "NEW": "1"}, "gpu_selector": {"gpu_ids": ["w:cuda:0"], "gpus_per_replica": None}}
+    double.model("m-new", **{**found, "placement_strategy": "spread", "replicas": 0})
+    assert double.perform("create_deployment", **args)["already"] is True
 
 
-@pytest.mark.parametrize(("field", "value"), [("backend", "SGLang"), ("env", {"A": "2"}), ("env", None), ("local_path", "/models/b")])
+@pytest.mark.parametrize(("field", "value"), [("backend", "SGLang"), ("env", {"A": "1"}), ("env", None), ("local_path", "/models/b")])
 def test_a_name_with_another_spec_is_a_clash_that_names_the_field(field: str, value: Any) -> None:
     double = world()
-    double.model("m-new", **{**SPEC, field: value})
+    double.model("m-new", **{**SPEC, "env": {"A": "1", "NEW": "1"}, field: value})
     with pytest.raises(Refused, match="m-new") as caught:
-        double.perform("create_deployment", name="m-new", spec=SPEC)
+        double.perform("create_deployment", **recipe(double, "m-a", "m-new"))
     assert field in caught.value.why
+    assert double.writes() == []
+
+
+@pytest.mark.parametrize("change", ["changed", "gone"])
+def test_a_base_that_is_not_as_declared_makes_nothing(change: str) -> None:
+    double = world()
+    args = recipe(double, "m-a", "m-new")
+    if change == "changed":
+        double.named("models", "m-a")["backend_parameters"] = ["--enforce-eager"]
+    else:
+        del double.tables["models"][double.named("models", "m-a")["id"]]
+    with pytest.raises(Refused, match="m-a"):
+        double.perform("create_deployment", **args)
     assert double.writes() == []
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,7 +14,7 @@ from rollout.cli import wiring
 from rollout.cli.desk import Desk
 from rollout.domain.state import Event, RolloutState
 from rollout.domain.world import Scope, World
-from rollout.engine.service import refuse
+from rollout.engine.refuse import refuse
 from rollout.errors import JournalBroken, NotFound, RolloutError
 from rollout.plan.load import LoadedPlan
 from rollout.store.records import JournalRow, StoredRollout
@@ -66,7 +66,7 @@ class FakeStore:
         kept = [r for r in self.rows.values() if not (active_only and r.state.terminal) and route in (None, r.state.route)]
         return kept[:limit]
 
-    def journal(self, rollout_id: str, *, after: int = 0) -> list[JournalRow]:
+    def journal(self, rollout_id: str, *, after: int = 0) -> Sequence[JournalRow]:
         rows = [
             JournalRow(rollout_id, n, e.at, e.kind, e.actor, e.text, e.data, f"h{n - 1}", f"h{n}") for n, e in enumerate(self.entries, 1)
         ]

@@ -62,7 +62,7 @@ def test_under_ci_the_default_store_is_refused_before_anything_is_started(
     assert "--store" in capsys.readouterr().err
     desk.service.states = [PROMOTED]
     assert main(["run", "plan.yaml", "--store", "/lasting/r.db"]) == 0
-    assert desk.service.started == ["loaded"]
+    assert len(desk.service.started) == 1
 
 
 def test_tick_does_one_and_ends_with_its_code(desk: FakeDesk, capsys: Captured) -> None:

@@ -32,7 +32,7 @@ def test_three_lines_and_the_errors_own_code(capsys: pytest.CaptureFixture[str])
 
 def test_findings_stand_between_what_and_why(capsys: pytest.CaptureFixture[str]) -> None:
     error = PlanError("the plan has 2 findings")
-    error.findings = ["p.yaml:3:1: a", "p.yaml:9:2: b"]  # type: ignore[attr-defined]
+    error.findings = ("p.yaml:3:1: a", "p.yaml:9:2: b")
     assert failing.explain(error) == 3
     assert capsys.readouterr().err.splitlines()[1:3] == ["  - p.yaml:3:1: a", "  - p.yaml:9:2: b"]
 
@@ -45,7 +45,12 @@ def test_the_cause_is_the_why_when_none_was_given() -> None:
 
 def test_what_was_not_foreseen_is_logged_and_never_shown(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     logged: list[str] = []
-    monkeypatch.setattr(failing, "_log", lambda error, path: logged.append(str(error)) or "/log")
+
+    def keep(error: BaseException, _path: Path) -> str:
+        logged.append(str(error))
+        return "/log"
+
+    monkeypatch.setattr(failing, "_log", keep)
     assert failing.explain(ZeroDivisionError("division by zero")) == 1
     shown = capsys.readouterr().err
     assert logged == ["division by zero"]

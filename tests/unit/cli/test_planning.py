@@ -82,7 +82,7 @@ def test_validate_says_what_the_plan_changes(monkeypatch: pytest.MonkeyPatch, ca
 def test_validate_gives_findings_as_json_and_ends_with_three(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     def refuse(path: str) -> LoadedPlan:
         error = PlanError("plan.yaml has 1 finding")
-        error.findings = (Finding(path, 3, 5, "change.unit", "a unit", "`uint`", "did you mean `unit`?"),)  # type: ignore[attr-defined]
+        error.findings = (Finding(path, 3, 5, "change.unit", "a unit", "`uint`", "did you mean `unit`?"),)
         raise error
 
     monkeypatch.setattr("rollout.plan.load.load_plan", refuse)
@@ -114,7 +114,7 @@ def test_the_demo_fails_when_anybody_was_harmed_or_it_ended_otherwise(
 ) -> None:
     asked: list[object] = []
 
-    def run_demo(bad: str, sabotage: str | None, report: object) -> object:
+    def run_demo(bad: str, sabotage: str | None, report: object, on_event: object) -> object:
         asked.extend([bad, sabotage])
         return SimpleNamespace(completed=ends[0], rolled_back=ends[1], failed_requests=ends[2], cut_streams=ends[3])
 

@@ -26,7 +26,7 @@ def receipts(scaled: dict[str, int] | None = None) -> Receipts:
 
 def declared(found: Receipts) -> Declared:
     ladders = {p.canary: rungs(SHARES, p.scaled, found.siblings_weight(p)) for p in found.pairs}
-    rows = [["image_name", "vllm:v0.20.0", "vllm:v0.21.0"], ["gpu_memory_utilization", 0.5, 0.4], ["name", "a", "b"]]
+    rows: list[list[object]] = [["image_name", "vllm:v0.20.0", "vllm:v0.21.0"], ["gpu_memory_utilization", 0.5, 0.4], ["name", "a", "b"]]
     return Declared("thin", 400.0, found, ladders, {found.pairs[0].canary: rows}, {"spark-01": ["embed"]})
 
 

@@ -10,7 +10,7 @@ from rollout.domain.state import Event
 from rollout.report.events import event_view, obvious, repeats, routine, told
 from tests.unit.report.samples import event
 
-WINDOW = {"0.judge": {}, "0.seen": {}, "0.base": {}}
+WINDOW: dict[str, dict[str, object]] = {"0.judge": {}, "0.seen": {}, "0.base": {}}
 
 
 @pytest.mark.parametrize(

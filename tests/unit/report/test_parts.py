@@ -36,6 +36,20 @@ def test_a_share_that_was_written_and_not_measured_is_unknown_not_zero() -> None
     assert not shares.proved
 
 
+def test_at_full_share_it_is_the_absence_of_stable_that_is_proved() -> None:
+    handed = facts(
+        **{"0.handed": {"at": NOW.isoformat()}, "0.absent": {"n": 20, "ok": 20, "models": {"spark-01-r3f2a91c0": 14, "spark-02": 6}}}
+    )
+    shares = shares_of(state(step=StepName.SHIFT, facts=handed))
+    assert shares is not None
+    assert (shares.requested_pair, shares.weight, shares.proved) == (1.0, None, True)
+    assert shares.observed_route == pytest.approx(0.7)
+    handed["0.absent"] = {"models": {"spark-01": 1, "spark-01-r3f2a91c0": 19}}
+    still = shares_of(state(step=StepName.SHIFT, facts=handed))
+    assert still is not None
+    assert not still.proved
+
+
 def test_a_dark_canary_has_no_share() -> None:
     bare = {k: v for k, v in facts().items() if not k.startswith("0.rung")}
     assert shares_of(state(facts=bare)) is None

@@ -1,0 +1,26 @@
+"""SIGKILL at seeded moments of all six steps, on the real GPUStack: the same end as undisturbed, nothing twice, nothing lost."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.kills import STEPS, massacre
+from tests.e2e.support import LAB, opened
+
+pytestmark = pytest.mark.lab
+__test__ = LAB
+SEED = int(os.environ.get("ROLLOUT_KILL_SEED") or time.time_ns() % 100_000)
+ROLLOUTS, KILLS = 3, 5
+
+
+def test_sigkill_at_any_moment_and_the_same_command_again(tmp_path: Path) -> None:
+    """Three rollouts at once on the real server die five times each; the deployments, routes and targets are listed after each kill."""
+    with opened("lab", tmp_path) as site:
+        kills, steps = massacre(site, tmp_path, SEED, ROLLOUTS, KILLS)
+    print(f"kills: lab={kills} in {dict(steps)}")
+    assert kills >= 12
+    assert set(steps) == set(STEPS)

@@ -1,0 +1,1 @@
+"""The judge: formulae against oracles, hygiene, verdicts."""

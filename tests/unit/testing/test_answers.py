@@ -1,0 +1,28 @@
+"""What a simulated engine says is decided by the prompt alone."""
+
+from rollout.testing.answers import embedding, prompt_text, prompt_tokens, words
+
+
+def test_the_same_prompt_gets_the_same_words_and_another_one_others() -> None:
+    assert words("a", 20) == words("a", 20)
+    assert words("a", 20) != words("b", 20)
+
+
+def test_a_short_answer_is_the_beginning_of_a_long_one() -> None:
+    assert words("a", 30)[:10] == words("a", 10)
+
+
+def test_wrong_answers_differ_for_every_prompt() -> None:
+    assert all(words(str(n), 12) != words(str(n), 12, wrong=True) for n in range(50))
+    assert embedding("a") != embedding("a", wrong=True)
+
+
+def test_only_the_prompt_decides() -> None:
+    body = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 3, "model": "m", "stream": True}
+    assert prompt_text(body) == prompt_text({"messages": [{"content": "hi", "role": "user"}]})
+    assert prompt_text({}) == ""
+
+
+def test_a_prompt_has_at_least_one_token() -> None:
+    assert prompt_tokens("") == 1
+    assert prompt_tokens("x" * 400) == 100
