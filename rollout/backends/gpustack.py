@@ -12,8 +12,9 @@ from typing import Any, Self
 
 from rollout.backends.gpustack_deployments import Deployments
 from rollout.backends.gpustack_hand import Hand
+from rollout.backends.gpustack_marker import Marker
 from rollout.backends.gpustack_observe import SampleSource, observe
-from rollout.backends.gpustack_routes import Routes
+from rollout.backends.gpustack_probe_routes import ProbeRoutes
 from rollout.backends.gpustack_spec import derive_spec, diff_spec
 from rollout.backends.gpustack_targets import Targets
 from rollout.clients.gpustack import GPUStack
@@ -35,14 +36,15 @@ class GPUStackBackend:
         self._clock = clock
         self._samples = samples
         hand = Hand(clock)
-        targets, routes, deployments = Targets(client, hand), Routes(client, hand, inference_key), Deployments(client, hand)
+        targets, marker, deployments = Targets(client, hand), Marker(client, hand), Deployments(client, hand)
+        probe_routes = ProbeRoutes(client, hand, inference_key)
         self._deeds: dict[str, Deed] = {
-            "mark_route": routes.mark,
-            "unmark_route": routes.unmark,
+            "mark_route": marker.mark,
+            "unmark_route": marker.unmark,
             "create_deployment": deployments.create,
             "delete_deployment": deployments.delete,
-            "create_probe_route": routes.create_probe,
-            "delete_probe_route": routes.delete_probe,
+            "create_probe_route": probe_routes.create,
+            "delete_probe_route": probe_routes.delete,
             "join": targets.join,
             "set_weight": targets.set_weight,
             "leave": targets.leave,

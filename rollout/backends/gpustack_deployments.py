@@ -11,7 +11,7 @@ from typing import Any
 
 from rollout.backends.gpustack_fields import SETTABLE
 from rollout.backends.gpustack_hand import Brought, End, Hand
-from rollout.backends.gpustack_routes import is_probe_route
+from rollout.backends.gpustack_probe_routes import is_probe_route
 from rollout.backends.gpustack_spec import covers, derive_spec, spec_of
 from rollout.backends.together import Together
 from rollout.clients.gpustack import GPUStack

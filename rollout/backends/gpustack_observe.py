@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from rollout.backends.gpustack_marker import held
 from rollout.backends.gpustack_views import deployment_view, names_of, route_view, worker_view
 from rollout.backends.together import Together
 from rollout.clients.gpustack import GPUStack
@@ -82,7 +83,7 @@ async def observe(client: GPUStack, clock: Clock, scope: Scope, samples: SampleS
             break
         lists = await read_lists(client)
     known = names_of(lists.models)
-    views = {r.name: route_view(r, lists.targets, known) for r in lists.routes if r.name in names}
+    views = {r.name: route_view(r, held(lists.routes, r.name).meta, lists.targets, known) for r in lists.routes if r.name in names}
     deployments = _deployments(lists, scope, views.values())
     now = clock.now()
     return World(

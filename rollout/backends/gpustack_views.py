@@ -28,15 +28,15 @@ def target_view(target: Target, names: Mapping[int, str]) -> TargetView:
     return TargetView(target.id, target.model_id, name, target.weight, target.state, extra_of(target))
 
 
-def route_view(route: Route, targets: Iterable[Target], names: Mapping[int, str]) -> RouteView:
-    """Targets by id, since the server's order moves."""
+def route_view(route: Route, meta: Mapping[str, Json], targets: Iterable[Target], names: Mapping[int, str]) -> RouteView:
+    """`meta` with the marker, wherever that stands. Targets by id, since the server's order moves."""
     views = tuple(target_view(t, names) for t in sorted(targets, key=lambda t: t.id) if t.route_id == route.id)
     return RouteView(
         route.id,
         route.name,
         views,
         route.lb_mode,
-        dict(route.meta or {}),
+        dict(meta),
         route.access_policy,
         route.created_model_id,
         route.ready_targets,

@@ -85,11 +85,17 @@ def _unmarked(ctx: Ctx) -> Decision | None:
 def _refused(ctx: Ctx) -> Decision | None:
     """A server said no to our last write. Going forward waits for a person; going back tries again."""
     seen = ctx.state.fact("refused")
-    if seen is None:
+    if seen is None or _claimed_by_another(ctx):
         return None
     if ctx.state.undo is not None and ctx.since(ctx.at("refused")) > RETRY_UNDO:
         return Record({"refused": None}, "the refused write is tried again")
     return HoldOn("refused", f"{seen['verb']}: {seen['error']}", clears=("refused",))
+
+
+def _claimed_by_another(ctx: Ctx) -> bool:
+    """Our claim was refused because another one came first: no cause for a hold, `declare` ends it as taken."""
+    claiming = ctx.state.fact("claimed") is None and ctx.state.fact("takeover") is None
+    return claiming and health.marker_of(ctx.world.route) is not None and not health.is_ours(ctx.state, ctx.world)
 
 
 def fenced(ctx: Ctx) -> str | None:

@@ -89,7 +89,8 @@ class Engine:
                 case Record(facts, why, note):
                     state = self._write(state, [self._event("fact", why, facts=facts, **({"note": note} if note else {}))])
                 case Advance(step, target, why):
-                    state = self._write(state, [self._event("step", why, step=step.value, target=target)])
+                    # the tick ends here: who asked for this step gets to see it before it does anything
+                    return Tick(self._write(state, [self._event("step", why, step=step.value, target=target)]), self.clock.now())
                 case TakeBack(cause, detail):
                     said = Said(verb="rollback", actor="judge", reason=f"{cause}: {detail}", at=self.clock.now())
                     state = self._write(state, [self._event("command", f"{cause}: {detail}", said=said.model_dump(mode="json"))])

@@ -5,11 +5,10 @@ from __future__ import annotations
 from rollout.domain.context import Ctx, act
 from rollout.domain.decision import Advance, Decision, Halt, HoldOn, Record
 from rollout.domain.draining import wait_empty
-from rollout.domain.health import serving
 from rollout.domain.receipts import Pair, Receipts, receipts_of
 from rollout.domain.state import StepName
 from rollout.rung.climb import climb
-from rollout.rung.write import capacity_gap
+from rollout.rung.write import ACTIVE_WITHIN, capacity_gap
 
 ABSENCE_PROBES = 20
 RETRY = 5.0
@@ -108,6 +107,8 @@ def _restore(ctx: Ctx, receipts: Receipts, pair: Pair) -> Decision | None:
 
 
 def _unavailable(ctx: Ctx, pair: Pair) -> Decision:
-    if serving(ctx.world, pair.stable) or ctx.since(ctx.at(f"undo.{pair.stable}.back")) < 5:
+    """A target that was just put back takes a moment to become active; one that was there all the time is lost."""
+    back = ctx.at(f"undo.{pair.stable}.back")
+    if back is not None and ctx.since(back) < ACTIVE_WITHIN:
         return ctx.wait(f"target of {pair.stable} becomes active", 0.25)
     return Halt("stable_lost", f"target of {pair.stable} is not active: nothing is taken from the canary")

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from rollout.backends.gpustack_fields import SETTABLE
+from rollout.backends.gpustack_marker import CLAIM_PREFIX
 from rollout.backends.gpustack_spec import derive_spec, diff_spec
 from rollout.clients.gpustack import GPUStack
 from rollout.clients.http import Http
@@ -186,6 +188,50 @@ def test_the_marker_is_written_and_removed_beside_everything_else(bench: Bench, 
     assert bench.site.route(route["id"])["meta"] == found
     assert bench.holds("unmark_route", route=route["name"], meta=found)
     assert (bench.targets(route), bench.site.route(route["id"])["categories"]) == (before, ["llm"])
+
+
+def test_a_marker_outlives_what_the_server_writes_over_the_route_of_a_deployment(bench: Bench) -> None:
+    model = bench.site.deploy(enable_model_route=True)
+    name, marker = model["name"], {"id": "r1", "nonce": "n"}
+    route = next(row for row in bench.site.get("/v2/model-routes?perPage=1000")["items"] if row["name"] == name)
+    bench.until_holds(lambda: bench.observe(name).route is not None)
+    bench.perform("mark_route", route=name, marker=marker)
+    try:
+        changed = {key: value for key, value in bench.site.model(model["id"]).items() if key in SETTABLE}
+        body = {**changed, "name": name, "meta": {"from": "the deployment"}}
+        bench.site.api.put(f"/v2/models/{model['id']}", json=body).raise_for_status()
+        bench.until_holds(lambda: bench.site.route(route["id"])["meta"] == {"from": "the deployment"})
+        assert bench.holds("mark_route", route=name, marker=marker)
+        with pytest.raises(Refused, match="r1"):
+            bench.perform("mark_route", route=name, marker={"id": "r2", "nonce": "other"})
+        names = [row["id"] for row in bench.site.user.get("/v1/models").json()["data"]]
+        assert not [n for n in names if n.startswith(CLAIM_PREFIX)]
+        assert bench.site.ask(CLAIM_PREFIX + name, client=bench.site.user).status_code in (403, 404, 503)
+        bench.perform("unmark_route", route=name, meta={})
+        assert bench.holds("unmark_route", route=name, meta={})
+    finally:
+        bench.sweep(CLAIM_PREFIX + name)
+
+
+def test_of_many_claims_at_the_same_instant_one_wins(bench: Bench) -> None:
+    name = bench.site.deploy(enable_model_route=True, wait=False)["name"]
+
+    def claim(number: int) -> str:
+        try:
+            Bench(bench.site).perform("mark_route", route=name, marker={"id": f"r{number}", "nonce": f"n{number}"})
+        except Refused:
+            return "refused"
+        return f"r{number}"
+
+    try:
+        with ThreadPoolExecutor(6) as pool:
+            results = list(pool.map(claim, range(6)))
+        winners = [result for result in results if result != "refused"]
+        route = bench.observe(name).route
+        assert route is not None
+        assert [route.meta["rollout"]["id"]] == winners
+    finally:
+        bench.sweep(CLAIM_PREFIX + name)
 
 
 # --- private routes

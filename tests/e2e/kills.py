@@ -68,7 +68,7 @@ class Killed:
                 self._promote()
                 time.sleep(0.02)
             time.sleep(moment.seconds)
-            where = str(self.case.state()["step"])
+            where = str(self.case.state().get("step", "declare"))
             if kill(process):
                 self.kills.append(where)
             else:

@@ -198,13 +198,18 @@ class Case:
         return [{"kind": k, "text": t, "data": json.loads(d)} for k, t, d in self.ask(query, self.route, store=store)]
 
     def state(self) -> Row:
-        """The state of the last rollout as it is stored."""
+        """The state of the last rollout as it is stored; empty before there is one."""
         found = self.ask("select state from rollouts where route = ? order by created desc limit 1", self.route)
-        return dict(json.loads(found[0][0])) if found else {"phase": "none", "step": "none", "facts": {}}
+        return dict(json.loads(found[0][0])) if found else {}
 
     def until(self, true: Callable[[Row], Any], what: str, *, alive: subprocess.Popen[str] | None = None, seconds: float = PATIENCE) -> Row:
         """Wait for a stored state."""
-        return dict(wait(lambda: (s := self.state()) if true(self.state()) else None, what, seconds, alive=alive))
+
+        def look() -> Row | None:
+            seen = self.state()
+            return seen if seen and true(seen) else None
+
+        return dict(wait(look, what, seconds, alive=alive))
 
     def fact(self, key: str, *, alive: subprocess.Popen[str] | None = None) -> Row:
         """Wait until a fact of the rollout is known."""

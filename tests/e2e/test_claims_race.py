@@ -15,7 +15,9 @@ from tests.e2e.support import KINDS, Case, case, opened
 
 TRIES = {"sandbox": 10, "lab": 2}
 """tries with one store, and as many with two"""
-AT_ONCE = 2
+AT_ONCE = 3
+SLOW_WRITE = 0.7
+"""seconds by which every other try on the sandbox delays the first marker: it then lands after the other one was read back"""
 TAKEN, DONE = 30, 0
 
 
@@ -25,7 +27,7 @@ def test_of_two_that_start_at_the_same_instant_one_goes_on(kind: str, stores: tu
     """With one store exactly one wins, with two at most one; whoever loses exits with 30."""
     with opened(kind, tmp_path) as site, ThreadPoolExecutor(AT_ONCE) as pool:
         folders = [tmp_path / str(n) for n in range(TRIES[kind])]
-        found = list(pool.map(lambda folder: _try(site, folder, stores), folders))
+        found = list(pool.map(lambda n: _try(site, folders[n], stores, delayed=n % 2 == 1), range(TRIES[kind])))
     winners = [codes.count(DONE) for codes in found]
     print(f"claims: {kind} {len(set(stores))} store(s): {Counter(winners)} winners in {len(found)} tries")
     assert all(sorted(codes) in ([DONE, TAKEN], [TAKEN, TAKEN]) for codes in found), found
@@ -34,10 +36,12 @@ def test_of_two_that_start_at_the_same_instant_one_goes_on(kind: str, stores: tu
         assert min(winners) == 1
 
 
-def _try(site: Site, folder: Path, stores: tuple[str, str]) -> list[int]:
+def _try(site: Site, folder: Path, stores: tuple[str, str], *, delayed: bool) -> list[int]:
     """Exit codes of both."""
     folder.mkdir()
     with case(site, folder) as made:
+        if delayed and site.kind == "sandbox":
+            made.fault(kind="delay", method="PUT", path=f"/v2/model-routes/{made.row['id']}$", seconds=SLOW_WRITE)
         line = ("run", str(made.plan), "--until", "stage")
         both: list[subprocess.Popen[str]] = [made.start(*line, store=store) for store in stores]
         codes = [made.over(process) for process in both]
@@ -70,17 +74,14 @@ def _no_loser_is_left(made: Case, stores: tuple[str, str]) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_route_that_is_held_is_refused_from_any_store_and_nothing_is_written(kind: str, tmp_path: Path) -> None:
-    """While one process ticks it: the same plan and another plan, with its store and with one that knows nothing. And once it is killed."""
+    """While one process ticks it: this plan and another, from its store and from one that knows nothing. Also after a kill."""
     with opened(kind, tmp_path) as site, case(site, tmp_path) as held:
         owner = held.run()
         held.until(lambda s: s["step"] != "declare", "the route is claimed", alive=owner)
         other = tmp_path / "other.yaml"
         other.write_text(held.plan.read_text("utf-8").replace("[25, 50, 100]", "[50, 100]"), "utf-8")
-        refused = [
-            held.start("run", str(plan), "--until", "stage", store=store)
-            for plan in (held.plan, other)
-            for store in (held.store, "foreign.db")
-        ]
+        lines = [("run", str(plan), "--until", "completed") for plan in (held.plan, other)]
+        refused = [held.start(*line, store=store) for line in lines for store in (held.store, "foreign.db")]
         said = [(held.over(process), held.said(process)) for process in refused]
         assert [code for code, _ in said] == [TAKEN] * 4, said
         assert all(line in text for _, text in said for line in (held.route,))

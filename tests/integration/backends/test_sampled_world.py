@@ -14,7 +14,7 @@ from tests.integration.backends.place import CANARY, ROUTE, STABLE, Place, place
 
 def test_engines_behind_a_worker_and_engines_of_their_own_are_both_read() -> None:
     async def work() -> None:
-        async with TimedClient() as client, place({STABLE: 100}, samples=EngineMetrics(client, SystemClock())) as here:
+        async with TimedClient(SystemClock()) as client, place({STABLE: 100}, samples=EngineMetrics(client, SystemClock())) as here:
             await here.box.deploy("m-custom", backend="Custom", worker="staging")
             await ask(here, 3)
             await here.box.until(lambda: sum(engine.served for engine in here.box.engines(STABLE)) == 3, "three answers counted")

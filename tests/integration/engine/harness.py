@@ -30,7 +30,7 @@ ladder: [10, 50, 100]
 stage: {worker: staging, prompt_tokens: [128], concurrency: [1, 2], requests_per_cell: 4}
 evidence: {mode: thin, window: 10s, min_time: 1m, min_time_before_full: 5m}
 drain: {quiet: 10s}
-window: {duration: 1h}
+window: {duration: 2m}
 cleanup: {approval: none}
 """
 

@@ -11,7 +11,7 @@ from rollout.testing.gpustack import Fault
 from rollout.testing.sandbox import Sandbox
 
 Story = Callable[[Sandbox, httpx.AsyncClient, dict[str, Any]], Awaitable[None]]
-PUT_TARGET = {"method": "PUT", "path": "/v2/model-route-targets/"}
+PUT_TARGET: dict[str, Any] = {"method": "PUT", "path": "/v2/model-route-targets/"}
 
 
 def run(story: Story) -> None:
@@ -110,7 +110,7 @@ def test_error_pages_and_broken_json() -> None:
         assert answer.status_code == 502
         assert answer.headers["content-type"].startswith("text/html")
         box.gpustack.faults.add(Fault("truncate", path="/v2/models"))
-        with pytest.raises(ValueError, match="JSON|Unterminated|Expecting"):
+        with pytest.raises(ValueError, match=r"JSON|Unterminated|Expecting"):
             (await api.get("/v2/models")).json()
         assert (await api.get("/v2/models")).status_code == 200
 

@@ -1,4 +1,4 @@
-"""Marker, probe routes and deployments: names decide, foreign things are left alone, private means private from the first instant."""
+"""Probe routes and deployments: names decide, foreign things are left alone, private means private from the first instant."""
 
 from __future__ import annotations
 
@@ -28,62 +28,6 @@ def world() -> Double:
     double.model("m-b", ready_replicas=0)
     double.route("chat", {"m-a": 100}, meta={"owner": "team", "n": {"deep": [1]}})
     return double
-
-
-def test_the_marker_comes_and_goes_beside_what_was_there() -> None:
-    double = world()
-    found = dict(double.named("routes", "chat")["meta"])
-    receipt = double.perform("mark_route", route="chat", marker={"id": "r1", "nonce": "x"})
-    assert double.named("routes", "chat")["meta"] == {**found, "rollout": {"id": "r1", "nonce": "x"}}
-    assert set(receipt) >= {"already", "seconds", "id"}
-    double.perform("unmark_route", route="chat", meta=found)
-    assert double.named("routes", "chat")["meta"] == found
-    assert all("targets" not in body for method, _, body in double.calls if method == "PUT")
-
-
-@pytest.mark.parametrize("other", [{"id": "r0", "nonce": "z"}, {}, "text"])
-def test_another_rollouts_marker_is_only_taken_over_when_that_is_said(other: Any) -> None:
-    double = world()
-    double.named("routes", "chat")["meta"]["rollout"] = other
-    with pytest.raises(Refused, match="carries the marker"):
-        double.perform("mark_route", route="chat", marker={"id": "r1", "nonce": "x"})
-    assert double.named("routes", "chat")["meta"]["rollout"] == other
-    double.perform("mark_route", route="chat", marker={"id": "r1", "nonce": "x"}, takeover=True)
-    assert double.named("routes", "chat")["meta"]["rollout"] == {"id": "r1", "nonce": "x"}
-
-
-def test_a_marker_that_appears_while_ours_is_lost_is_not_overwritten() -> None:
-    double = world()
-
-    def taken(d: Double, _request: httpx.Request) -> httpx.Response:
-        d.named("routes", "chat")["meta"]["rollout"] = {"id": "r0", "nonce": "z"}
-        return httpx.Response(503, json={"message": "busy"})
-
-    double.fault("PUT", "model-routes", taken)
-    with pytest.raises(Refused, match="r0"):
-        double.perform("mark_route", route="chat", marker={"id": "r1", "nonce": "x"})
-
-
-def test_our_own_marker_may_be_renewed() -> None:
-    double = world()
-    double.perform("mark_route", route="chat", marker={"id": "r1", "nonce": "x", "expires": "1"})
-    double.perform("mark_route", route="chat", marker={"id": "r1", "nonce": "x", "expires": "2"})
-    assert double.named("routes", "chat")["meta"]["rollout"]["expires"] == "2"
-
-
-def test_a_key_that_somebody_else_wrote_meanwhile_stays() -> None:
-    double = world()
-    double.perform("mark_route", route="chat", marker={"id": "r1"})
-    double.named("routes", "chat")["meta"]["theirs"] = 1
-    double.perform("unmark_route", route="chat", meta={})
-    assert double.named("routes", "chat")["meta"] == {"owner": "team", "n": {"deep": [1]}, "theirs": 1}
-
-
-def test_no_marker_on_a_route_that_is_gone_or_bare() -> None:
-    double = world()
-    assert double.perform("unmark_route", route="gone")["already"] is True
-    assert double.perform("unmark_route", route="chat")["already"] is True
-    assert double.writes() == []
 
 
 def test_a_probe_route_is_private_before_it_has_a_target() -> None:

@@ -1,4 +1,4 @@
-"""Writes to routes that leave targets of users alone: the marker on the production route, and our private probe routes.
+"""Our private probe routes: made, and removed. No route of users is touched.
 
 A probe route is private before it has a target: the create call cannot carry an access policy, so the route is born empty
 (it answers nothing), becomes private, is read back, and only then gets its target.
@@ -12,12 +12,10 @@ from typing import Any
 
 from rollout.backends.gpustack_hand import Brought, End, Hand
 from rollout.backends.gpustack_owner import owner_of
-from rollout.backends.gpustack_seats import named
 from rollout.backends.together import Together
 from rollout.clients.gpustack import GPUStack
 from rollout.clients.gpustack_rows import Access, Model, Route, Target
 from rollout.clients.secret import Secret
-from rollout.domain.effects import MARKER_KEY
 from rollout.errors import BadAnswer, Refused
 
 Json = Any
@@ -53,8 +51,8 @@ def is_probe_route(route: Route) -> bool:
     return PROBE_KEY in (route.meta or {})
 
 
-class Routes:
-    """The marker and the probe routes."""
+class ProbeRoutes:
+    """All effects on private routes."""
 
     def __init__(self, client: GPUStack, hand: Hand, inference_key: Secret | None) -> None:
         """`inference_key` is only used to find its owner, who may then use the private routes."""
@@ -62,43 +60,7 @@ class Routes:
         self._hand = hand
         self._inference_key = inference_key
 
-    async def mark(self, args: Mapping[str, Json]) -> dict[str, Json]:
-        """{route, marker, takeover?}: `meta` carries the marker beside what was there. Refused over another's marker without `takeover`."""
-        marker = dict(args["marker"])
-
-        def check(route: Route) -> None:
-            other = (route.meta or {}).get(MARKER_KEY)
-            if other is None or args.get("takeover") or (isinstance(other, Mapping) and other.get("nonce") == marker.get("nonce")):
-                return
-            holder = other.get("id") if isinstance(other, Mapping) else other
-            raise Refused(f"Route {route.name} carries the marker of rollout {holder}.", hint="`rollout status` there shows it.")
-
-        return await self._meta(args["route"], {MARKER_KEY: marker}, check)
-
-    async def unmark(self, args: Mapping[str, Json]) -> dict[str, Json]:
-        """{route}: `meta` no longer carries a marker; every other key stays. A route that is gone carries none."""
-        if all(r.name != args["route"] for r in await self._client.routes()):
-            return {"already": True, "seconds": 0.0}
-        return await self._meta(args["route"], {}, lambda _: None)
-
-    async def _meta(self, name: str, marker: Mapping[str, Json], check: Callable[[Route], None]) -> dict[str, Json]:
-        """Read, check, merge, write: `meta` is replaced as a whole by the server; targets are not in the body and stay."""
-
-        async def look() -> Route:
-            return named(await self._client.routes(), name)
-
-        def wanted(route: Route) -> dict[str, Json]:
-            return {**{k: v for k, v in (route.meta or {}).items() if k != MARKER_KEY}, **marker}
-
-        async def write(route: Route) -> None:
-            check(route)
-            await self._client.put_route(route.id, {"name": route.name, "meta": wanted(route)})
-
-        end = End(f"marker on the route {name}", look, lambda r: (r.meta or {}) == wanted(r), write)
-        done: Brought[Route] = await self._hand.bring(end)
-        return done.receipt(id=done.seen.id)
-
-    async def create_probe(self, args: Mapping[str, Json]) -> dict[str, Json]:
+    async def create(self, args: Mapping[str, Json]) -> dict[str, Json]:
         """{name, deployment, principal?}: a route that only the inference key's owner may call, with that one target.
 
         `principal` is a user's id or name. Refused when the name belongs to a route that is not ours.
@@ -125,7 +87,7 @@ class Routes:
             "principal": user,
         }
 
-    async def delete_probe(self, args: Mapping[str, Json]) -> dict[str, Json]:
+    async def delete(self, args: Mapping[str, Json]) -> dict[str, Json]:
         """{name}: no private route of that name. Refused for a route that no rollout made."""
         name = str(args["name"])
 

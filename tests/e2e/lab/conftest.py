@@ -1,0 +1,79 @@
+"""Plays are staged once a session, two at a time on one lab, and only those that a selected test looks at.
+
+Without `ROLLOUT_LAB` the tests of this folder are not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.scenario import Scenario
+from tests.conftest import lab_description
+from tests.e2e.lab.plays import PLAYS, Seen
+
+AT_ONCE = 2
+
+if lab_description() is None:
+    collect_ignore_glob = ["test_*.py"]
+
+
+class Stage:
+    """The plays that were asked for, running or done."""
+
+    def __init__(self, names: set[str], folder: Path, described: dict[str, Any]) -> None:
+        self._folder, self._described = folder, described
+        self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="play")
+        # The longest first: what is short fills the gaps.
+        self._seen: dict[str, Future[Seen]] = {name: self._pool.submit(self._play, name) for name in PLAYS if name in names}
+
+    def _play(self, name: str) -> Seen:
+        folder = self._folder / name
+        folder.mkdir()
+        with Scenario(self._described, name.replace("_", "-"), folder) as scene:
+            return PLAYS[name](scene)
+
+    def seen(self, name: str) -> Seen:
+        return self._seen[name].result()
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+@pytest.fixture(scope="session")
+def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    described = lab_description()
+    assert described is not None
+    wanted = {name for item in request.session.items for name in getattr(item, "fixturenames", ()) if name in PLAYS}
+    running = Stage(wanted, tmp_path_factory.mktemp("plays"), described)
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scenario]:
+    """A scenario of the test's own."""
+    described = lab_description()
+    assert described is not None
+    with Scenario(described, request.node.name.removeprefix("test_")[:24].strip("_").replace("_", "-"), tmp_path) as made:
+        yield made
+
+
+def _play(name: str) -> Any:
+    @pytest.fixture(name=name, scope="session")
+    def of(stage: Stage) -> Seen:
+        return stage.seen(name)
+
+    return of
+
+
+healthy = _play("healthy")
+bad_canary = _play("bad_canary")
+dark = _play("dark")
+two_targets = _play("two_targets")
+abort_in_the_second = _play("abort_in_the_second")
+assert set(PLAYS) <= set(globals()), "every play is a fixture"

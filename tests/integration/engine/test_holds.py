@@ -1,0 +1,238 @@
+"""What stops a rollout, and what lets it go on: gates, pause, drift, lost stable, memory, inconclusive, two targets, takeover."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from rollout.domain.state import Event, Phase, RolloutState, StepName
+from rollout.engine.service import Connected
+from rollout.errors import RollbackImpossible, RouteTaken, UsageError
+from rollout.store import Store
+from tests.integration.engine.harness import PLAN, Case, reached
+
+
+def holding(reason: str) -> Callable[[RolloutState], bool]:
+    return lambda s: s.phase is Phase.HOLDING and s.hold is not None and s.hold.reason == reason
+
+
+def test_two_targets_are_replaced_one_after_another(tmp_path: Path) -> None:
+    """Never both at once; each canary ends at its stable's weight."""
+    case = Case(tmp_path, PLAN.replace("[{deployment: chat-a}]", "[{deployment: chat-a}, {deployment: chat-b}]"))
+    case.platform.deploy("chat-b")
+    case.platform.route("chat", {"chat-a": 100, "chat-b": 60}, {"team": "search"})
+    state = case.run(case.start().state.id)
+    assert state.phase is Phase.COMPLETED, case.events[-1][0].text
+    tag = state.id[:8]
+    assert {t.deployment: t.weight for t in case.platform.routes["chat"].targets} == {f"chat-a-r{tag}": 100, f"chat-b-r{tag}": 60}
+    moves = [(v, a["deployment"]) for v, a in case.platform.writes if v in ("join", "leave")]
+    assert moves == [("join", f"chat-a-r{tag}"), ("leave", "chat-a"), ("join", f"chat-b-r{tag}"), ("leave", "chat-b")]
+
+
+@pytest.mark.parametrize("rung", [0, 1])
+def test_abort_in_the_second_target_restores_both(tmp_path: Path, rung: int) -> None:
+    """What the first target went through is undone too."""
+    case = Case(tmp_path, PLAN.replace("[{deployment: chat-a}]", "[{deployment: chat-a}, {deployment: chat-b}]"))
+    case.platform.deploy("chat-b")
+    case.platform.route("chat", {"chat-a": 100, "chat-b": 60}, {"team": "search"})
+    before = case.shape()
+    rollout_id = case.start().state.id
+    case.run(rollout_id, until=lambda s: s.target == 1 and s.fact(f"1.rung.{rung}.proved") is not None)
+    case.service().say(rollout_id, "abort", "tester", "enough")
+    assert case.run(rollout_id).phase is Phase.ABORTED
+    assert case.shape() == before
+
+
+def test_a_gate_waits_for_an_approval(tmp_path: Path) -> None:
+    """`gates.approve_before` holds where it says, and an approval opens that gate alone."""
+    case = Case(tmp_path, PLAN + "gates: {approve_before: [canary, shift]}\n")
+    rollout_id = case.start().state.id
+    for step in ("canary", "shift"):
+        state = case.run(rollout_id, until=holding("approval"))
+        assert state.step is StepName(step)
+        case.service().say(rollout_id, "approve", "tester", "looks fine")
+    assert case.run(rollout_id).phase is Phase.COMPLETED
+
+
+def test_a_pause_holds_and_a_resume_goes_on(tmp_path: Path) -> None:
+    """Nothing is written while a person holds it."""
+    case = Case(tmp_path)
+    rollout_id = case.start().state.id
+    case.run(rollout_id, until=reached(StepName.CANARY, rung=0))
+    case.service().say(rollout_id, "pause", "tester", "lunch")
+    case.run(rollout_id, until=holding("operator"))
+    written = len(case.platform.writes)
+    for _ in range(5):
+        asyncio.run(case.service().tick(rollout_id))
+    assert len(case.platform.writes) == written
+    case.service().say(rollout_id, "resume", "tester", "back")
+    assert case.run(rollout_id).phase is Phase.COMPLETED
+
+
+def test_a_foreign_write_holds_until_it_is_gone(tmp_path: Path) -> None:
+    """The difference is shown, nothing is reasserted, and it goes on when the route is as we left it."""
+    case = Case(tmp_path)
+    rollout_id = case.start().state.id
+    case.run(rollout_id, until=reached(StepName.CANARY, rung=0))
+    target = case.platform.routes["chat"].targets[0]
+    target.weight = 50
+    state = case.run(rollout_id, until=holding("drift"))
+    assert state.hold is not None
+    assert "chat-a: expected weight 100, found 50" in state.hold.detail
+    target.weight = 100
+    assert case.run(rollout_id).phase is Phase.COMPLETED
+
+
+def test_stable_lost_halts_and_writes_nothing(tmp_path: Path) -> None:
+    """While stable is away nothing is written, not even a rollback; it goes on when stable serves and answered."""
+    case = Case(tmp_path)
+    rollout_id = case.start().state.id
+    case.run(rollout_id, until=reached(StepName.CANARY, rung=0))
+    case.platform.deployments["chat-a"].healthy = False
+    state = case.run(rollout_id, until=lambda s: s.phase is Phase.HALTED)
+    written = len(case.platform.writes)
+    case.service().say(rollout_id, "rollback", "tester", "please")
+    for _ in range(5):
+        state = asyncio.run(case.service().tick(rollout_id))
+    assert state.phase is Phase.HALTED
+    assert len(case.platform.writes) == written
+    case.platform.deployments["chat-a"].healthy = True
+    assert case.run(rollout_id).phase is Phase.ROLLED_BACK
+    assert case.shape() == case.before
+
+
+def test_stable_back_lets_the_rollout_go_on(tmp_path: Path) -> None:
+    """Without a person's word it continues after a probe of stable."""
+    case = Case(tmp_path)
+    rollout_id = case.start().state.id
+    case.run(rollout_id, until=reached(StepName.CANARY, rung=0))
+    case.platform.deployments["chat-a"].healthy = False
+    case.run(rollout_id, until=lambda s: s.phase is Phase.HALTED)
+    case.platform.deployments["chat-a"].healthy = True
+    assert case.run(rollout_id).phase is Phase.COMPLETED
+    assert any("serves again" in e.text for e, _ in case.events)
+
+
+def test_memory_under_the_floor_takes_the_canary_back(tmp_path: Path) -> None:
+    """The floor is the breaker's, at any rung."""
+    case = Case(tmp_path)
+    rollout_id = case.start().state.id
+    case.run(rollout_id, until=reached(StepName.CANARY, rung=0))
+    case.platform.memory_available = 1 << 30
+    assert case.run(rollout_id).phase is Phase.ROLLED_BACK
+    assert case.shape() == case.before
+
+
+def test_unknown_memory_is_not_free_memory(tmp_path: Path) -> None:
+    """Refused before anything is touched, unless the plan accepts it."""
+    case = Case(tmp_path)
+    case.platform.memory_available = None
+    state = case.run(case.start().state.id)
+    assert (state.phase, state.exit_code) == (Phase.ABORTED, 3)
+    assert case.shape() == case.before
+    assert case.platform.writes == []
+
+
+def test_no_traffic_is_neither_good_nor_bad(tmp_path: Path) -> None:
+    """Without users the deadline ends in a hold that only a person ends; nothing is promoted or rolled back."""
+    text = PLAN.replace("mode: thin", "mode: thin, deadline: 10m, probes: {pairs: 10}")
+    case = Case(tmp_path, text)
+    case.platform.rate = 0.0
+    rollout_id = case.start().state.id
+    state = case.run(rollout_id, until=holding("inconclusive"))
+    assert state.step is StepName.CANARY
+    case.service().say(rollout_id, "promote", "tester", "tried by hand")
+    assert case.run(rollout_id).phase is Phase.COMPLETED
+
+
+def test_a_canary_that_dies_at_100_percent_brings_stable_back(tmp_path: Path) -> None:
+    """Stable is warm; users get errors; nobody needs to be woken for that."""
+    case = Case(tmp_path)
+    rollout_id = case.start().state.id
+    state = case.run(rollout_id, until=reached(StepName.CLEANUP))
+    case.platform.deployments[f"chat-a-r{state.id[:8]}"].healthy = False
+    assert case.run(rollout_id).phase is Phase.ROLLED_BACK
+    assert case.shape() == case.before
+
+
+def test_verbs_that_cannot_work_are_refused_before_they_are_tried(tmp_path: Path) -> None:
+    """Abort after promotion, approve where nothing asks, rollback after the end."""
+    case = Case(tmp_path)
+    rollout_id = case.start().state.id
+    with pytest.raises(UsageError, match="does not wait"):
+        case.service().say(rollout_id, "approve", "tester", "x")
+    case.run(rollout_id, until=reached(StepName.CLEANUP))
+    with pytest.raises(UsageError, match="not aborted"):
+        case.service().say(rollout_id, "abort", "tester", "x")
+    case.run(rollout_id)
+    with pytest.raises(RollbackImpossible):
+        case.service().say(rollout_id, "rollback", "tester", "x")
+
+
+def test_cleanup_never_begins_before_the_window_is_over(tmp_path: Path) -> None:
+    """On the injected clock, an hour is an hour."""
+    case = Case(tmp_path, PLAN.replace("duration: 2m", "duration: 1h"))
+    rollout_id = case.start().state.id
+    entered = case.run(rollout_id, until=reached(StepName.CLEANUP)).entered
+    case.run(rollout_id)
+    deleted = next(e.at for e, _ in case.events if e.kind == "intent" and e.text == "delete chat-a")
+    assert (deleted - entered).total_seconds() >= 3600
+
+
+def test_a_coarse_sole_weight_gets_a_twin_and_the_found_one_back(tmp_path: Path) -> None:
+    """Beside weight 1 no 10 % can be written: the sole target is joined anew with a finer weight, and restored on the way back."""
+    case = Case(tmp_path)
+    case.platform.route("chat", {"chat-a": 1}, {"team": "search"})
+    before = case.shape()
+    rollout_id = case.start().state.id
+    case.run(rollout_id, until=reached(StepName.SHIFT, rung=1))
+    assert {t.weight for t in case.platform.routes["chat"].targets} != {1}
+    case.service().say(rollout_id, "abort", "tester", "x")
+    assert case.run(rollout_id).phase is Phase.ABORTED
+    assert case.shape() == before
+
+
+def test_a_route_is_rolled_back_from_its_marker_alone(tmp_path: Path) -> None:
+    """Another store takes the marker over, restores the snapshot, and the former owner is fenced off (31) and writes nothing more."""
+    case = Case(tmp_path)
+    rollout_id = case.start().state.id
+    case.run(rollout_id, until=reached(StepName.SHIFT, rung=1))
+    other = Store.open(str(tmp_path / "other.db"), now=case.clock.now)
+    service = case.service(store=other)
+
+    async def connect() -> Connected:
+        return await service.connect(case.loaded().plan)
+
+    former: list[RolloutState] = []
+
+    def on_event(event: Event, _state: RolloutState) -> None:
+        if event.text == "the route is ours":  # the former owner ticks at the worst moment: after the takeover, before the first write
+            with ThreadPoolExecutor(1) as pool:
+                former.append(pool.submit(lambda: asyncio.run(case.service().tick(rollout_id))).result())
+
+    written = len(case.platform.writes)
+    state = asyncio.run(service.rollback_route("http://127.0.0.1:30080", "chat", connect, "tester", "store lost", on_event))
+    assert state.phase is Phase.ROLLED_BACK
+    assert [(f.phase, f.exit_code) for f in former] == [(Phase.ABORTED, 31)]
+    assert next(v for v, _ in case.platform.writes[written:]) == "mark_route"
+    assert case.shape() == case.before
+
+
+def test_a_second_plan_on_the_route_is_refused(tmp_path: Path) -> None:
+    """In one store by the store; from another store by the marker, before anything is written."""
+    case = Case(tmp_path)
+    rollout_id = case.start().state.id
+    case.run(rollout_id, until=reached(StepName.STAGE))
+    second = Case.__new__(Case)
+    second.__dict__.update(case.__dict__)
+    second.text = PLAN.replace("sim/vllm:2", "sim/vllm:3")
+    with pytest.raises(RouteTaken):
+        second.start()
+    second.store = Store.open(str(tmp_path / "other.db"), now=case.clock.now)
+    written = len(case.platform.writes)
+    state = second.run(second.start().state.id)
+    assert (state.phase, state.exit_code) == (Phase.ABORTED, 30)
+    assert len(case.platform.writes) == written
+    assert case.run(rollout_id).phase is Phase.COMPLETED
