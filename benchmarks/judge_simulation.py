@@ -122,11 +122,13 @@ def judged_over_ladder(config: JudgeConfig, windows: Iterable[Window]) -> Outcom
     return Outcome("pass" if passed else "undecided", requests, seen)
 
 
-def one_claim(unacceptable: float) -> Callable[[Rng], Outcome]:
-    """Promotion of an identical canary on the body claim alone."""
+def one_claim(traffic: str, unacceptable: float, slow: float = 1.0) -> Callable[[Rng], Outcome]:
+    """The body claim alone, nothing else asked and no rollback in between: how soon an identical canary proves it, or how often one
+    exactly at the margin does (at most beta).
+    """
 
     def once(rng: Rng) -> Outcome:
-        world = replace(IDENTICAL["drift"], windows=300)
+        world = replace(IDENTICAL[traffic], windows=300 if slow == 1.0 else 120, slow=slow)
         config = configured(world, rng, {"unacceptable_latency": unacceptable, "tolerated_latency": 0.0})
         state, requests = new_state(config), 0
         for seen, window in enumerate(world.rollout(rng)):
@@ -135,7 +137,7 @@ def one_claim(unacceptable: float) -> Callable[[Rng], Outcome]:
             claims = verdict(config, state).details["evidence_for"]
             if claims["log10_by_claim"]["ttft body"] >= claims["needed_log10"]:
                 return Outcome("pass", requests, seen + 1)
-        return Outcome("undecided", requests, 300)
+        return Outcome("undecided", requests, world.windows)
 
     return once
 
@@ -151,8 +153,11 @@ def cells() -> dict[str, Callable[[Rng], Outcome]]:
     race: dict[str, dict[str, Any]] = {"identical": {}, "+5%": {"slow": 1.05}, **WORSE, "tail 6% x6": {"tail": 0.06}}
     for canary, change in race.items():
         found[f"race, {canary}"] = drifting(replace(IDENTICAL["drift"], **change), SETTINGS["tolerated 5%, v=0"], promote=True)
-    for margin in (0.1, 0.2, 0.3, 0.5):
-        found[f"promote, body +{margin:.0%}"] = one_claim(margin)
+    for traffic in ("iid", "drift"):
+        for margin in (0.1, 0.2, 0.3, 0.5):
+            found[f"promote, body +{margin:.0%}, {traffic}"] = one_claim(traffic, margin)
+        for margin in (0.2, 0.5):
+            found[f"at the margin, body +{margin:.0%}, {traffic}"] = one_claim(traffic, margin, slow=1 + margin)
     found["1+1 in flight, identical"] = one_replica(1.0, 20)
     found["1+1 in flight, +20%"] = one_replica(1.2, 20)
     found["1+1 in flight, x2"] = one_replica(2.0, 20)

@@ -29,13 +29,13 @@ def drive(desk: Desk, rollout_id: str, goal: Goal, patience: float, *, json: boo
     return int(ExitCode.DONE if goal.reached(state) else exit_code_for(state))
 
 
-def turn(desk: Desk, rollout_id: str, until: Callable[[RolloutState], bool]) -> RolloutState | None:
-    """The state in which `until` held; None when the person pressed Ctrl-C."""
+def turn(desk: Desk, rollout_id: str, until: Callable[[RolloutState], bool], *, force: bool = False) -> RolloutState | None:
+    """The state in which `until` held; None when the person pressed Ctrl-C. `force` fences off an owner that is alive but deaf."""
     from rollout.cli.progress import Progress
 
     progress = Progress()
     try:
-        return asyncio.run(desk.service().run(rollout_id, until=until, on_event=progress))
+        return asyncio.run(desk.service().run(rollout_id, until=until, on_event=progress, force=force))
     except KeyboardInterrupt:
         progress.end()
         detached(rollout_id)

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from rollout.cli.desk import Desk
     from rollout.domain.state import RolloutState
 
-OWNER_SECONDS = 120.0
-"""how long the owner may take without a new journal entry before this process tries to go on itself"""
+OWNER_SECONDS = 45.0
+"""how long the owner may leave the word unheard before this process takes the rollout over and fences it off"""
 POLL = 0.25
 EXITS = (
     ExitCode.DONE,
@@ -122,7 +122,8 @@ def _go_back(word: str, rollout_id: str, reason: str, store: str | None, actor: 
         output.progress(f"{word}: said to {state.id} as {desk.actor}")
         ended = asyncio.run(_by_owner(desk, state.id))
         if not ended:
-            gone = turn(desk, state.id, lambda s: s.terminal or (s.undo is not None and needs_person(s)))
+            deaf = desk.owner(desk.store.load(state.id)) is not None
+            gone = turn(desk, state.id, lambda s: s.terminal or (s.undo is not None and needs_person(s)), force=deaf)
             if gone is None:
                 return DETACHED
         tell(desk, state.id, json=json)
@@ -130,20 +131,22 @@ def _go_back(word: str, rollout_id: str, reason: str, store: str | None, actor: 
 
 
 async def _by_owner(desk: Desk, rollout_id: str) -> bool:
-    """Whether whoever ticks it brought it to its end. False: nobody does, or nothing moved for OWNER_SECONDS."""
-    told, seen, moved = False, 0, desk.clock.monotonic()
+    """Whether whoever ticks it brought it to its end. False: nobody does, or the owner did not even take the word up in OWNER_SECONDS.
+
+    A long drain is not a stuck owner: it has taken the word up, and its lease is alive.
+    """
+    told, asked = False, desk.clock.monotonic()
     while True:
         stored = desk.store.load(rollout_id)
         if stored.state.terminal:
             return True
         owner = desk.owner(stored)
-        if owner is None or desk.clock.monotonic() - moved > OWNER_SECONDS:
+        deaf = desk.clock.monotonic() - asked > OWNER_SECONDS and bool(desk.store.pending(rollout_id))
+        if owner is None or deaf:
             return False
         if not told:
             output.progress(f"{owner.name} ticks it and goes back; watching")
             told = True
-        for row in desk.store.journal(rollout_id, after=seen):
-            seen, moved = row.seq, desk.clock.monotonic()
         await desk.clock.sleep(POLL)
 
 

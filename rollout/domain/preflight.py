@@ -39,11 +39,6 @@ def _route(plan: Plan, world: World) -> Iterator[str]:
         return
     if route.lb_mode not in ("weighted", None):
         yield f"route `{route.name}` balances by `{route.lb_mode}`, not by weight: a share cannot be set; make it a weighted route first"
-    if route.created_model_id is not None:
-        yield (
-            f"route `{route.name}` was made by a deployment (`enable_model_route`): the server rewrites its `meta` at every event of that "
-            "deployment, so it cannot be held; make a route of your own with the same targets"
-        )
     names = [t.deployment for t in route.targets]
     for name in {n for n in names if names.count(n) > 1}:
         yield f"route `{route.name}` has two targets for `{name}`: remove one"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -223,6 +224,13 @@ class Case:
             return []
         told = self.site.anonymous.get("/_log").json()["writes"]
         return list(told)[getattr(self, "since", 0) :]
+
+    def own_writes(self) -> list[Row]:
+        """Those that name this route, its stable deployment, or a rollout of this route."""
+        tags = [f"r{i[:8]}" for store in self.home.glob("*.db") for i in self.ids(store.name)]
+        named = re.compile("|".join(rf"\b{re.escape(word)}\b" for word in (self.stable, self.route, *tags)))
+        path = f"/v2/model-routes/{self.row['id']}"
+        return [w for w in self.writes() if w["path"] == path or named.search(json.dumps(w["body"]))]
 
     def fault(self, **fault: Any) -> None:
         """Arm a fault of the sandbox."""

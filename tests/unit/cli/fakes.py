@@ -51,6 +51,7 @@ class FakeStore:
     entries: list[Event] = field(default_factory=list)
     broken: bool = False
     where: str = "memory"
+    unheard: tuple[str, ...] = ()
 
     def put(self, state: RolloutState, **more: Any) -> None:
         known: dict[str, Any] = {"plan": {}, "plan_text": "", "owner": None, "fence": 0, "lease_until": None, "next_wake": None}
@@ -78,7 +79,7 @@ class FakeStore:
         return len(self.entries)
 
     def pending(self, rollout_id: str) -> tuple[str, ...]:
-        return ()
+        return self.unheard
 
 
 @dataclass
@@ -91,6 +92,7 @@ class FakeService:
     started: list[LoadedPlan] = field(default_factory=list)
     fails: BaseException | None = None
     ran: int = 0
+    forced: bool = False
 
     def start(self, loaded: LoadedPlan, *, actor: str) -> StoredRollout:
         self.started.append(loaded)
@@ -107,8 +109,14 @@ class FakeService:
         return state
 
     async def run(
-        self, rollout_id: str, *, until: Callable[[RolloutState], bool], on_event: Callable[[Event, RolloutState], None]
+        self,
+        rollout_id: str,
+        *,
+        until: Callable[[RolloutState], bool],
+        on_event: Callable[[Event, RolloutState], None],
+        force: bool = False,
     ) -> RolloutState:
+        self.forced = force
         self.ran += 1
         if self.fails is not None:
             raise self.fails

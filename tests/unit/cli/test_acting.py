@@ -136,12 +136,14 @@ def test_rollback_waits_for_the_owner_while_it_lives(desk: FakeDesk, capsys: Cap
     assert "elsewhere:4711 ticks it" in capsys.readouterr().err
 
 
-def test_rollback_takes_over_when_the_owner_does_nothing_for_long(desk: FakeDesk) -> None:
+def test_rollback_takes_over_when_the_owner_leaves_the_word_unheard(desk: FakeDesk) -> None:
+    desk.store.unheard = ("rollback",)
     desk.put(state(), owner=OTHER, lease_until=NOW + minutes(30))
     desk.service.states = [rolled_back()]
     assert main(["rollback", ID, "--reason", "r"]) == 0
     assert desk.service.ran == 1
-    assert desk.clock.slept > 60
+    assert desk.service.forced
+    assert 45 < desk.clock.slept < 60
 
 
 def test_rollback_that_halts_ends_with_its_code(desk: FakeDesk) -> None:
