@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from rollout.domain.health import marker_of, serving
+from rollout.domain.ladder import shares_of
 from rollout.domain.weights import expressible, nearest, scale_for
 from rollout.domain.world import World
 from rollout.plan.model import Plan, Unit
@@ -60,8 +61,9 @@ def _stable(plan: Plan, world: World) -> Iterator[str]:
 
 
 def _ladder(plan: Plan, world: World) -> Iterator[str]:
-    if world.route is None:
+    if world.route is None or plan.stable[0].deployment not in world.deployments:
         return
+    shares = shares_of(plan, world) if plan.ladder == "auto" else tuple(percent / 100 for percent in plan.ladder)
     siblings = len(world.route.targets) > 1
     for item in plan.stable:
         target = world.route.target_of(item.deployment)
@@ -70,18 +72,18 @@ def _ladder(plan: Plan, world: World) -> Iterator[str]:
         if target.weight <= 0:
             yield f"target `{item.deployment}` has weight 0 (a uniform split): give it a positive weight, such as 100"
             continue
-        yield from _rungs(plan, item.deployment, target.weight, siblings=siblings)
+        yield from _rungs(shares, item.deployment, target.weight, siblings=siblings)
 
 
-def _rungs(plan: Plan, name: str, weight: int, *, siblings: bool) -> Iterator[str]:
-    shares = [p / 100 for p in ((5, 10, 25, 50, 100) if plan.ladder == "auto" else plan.ladder)]
+def _rungs(shares: Sequence[float], name: str, weight: int, *, siblings: bool) -> Iterator[str]:
     for share in (s for s in shares if s < 1):
         if siblings and share > 0.5:
             yield f"rung {share:.0%}: with other targets on the route no rung lies between 50 and 100; remove it"
         if siblings and not expressible(weight, share):
             yield f"rung {share:.2%} cannot be written beside weight {weight} of `{name}`; nearest: {nearest(weight, share):.2%}"
     if not siblings and scale_for(weight, shares) is None:
-        yield f"ladder {list(plan.ladder)} cannot be written beside weight {weight} of `{name}`"
+        asked = ", ".join(f"{100 * share:g} %" for share in shares)
+        yield f"ladder {asked} cannot be written beside weight {weight} of `{name}`"
 
 
 def _workers(plan: Plan, world: World) -> Iterator[str]:

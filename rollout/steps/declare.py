@@ -11,15 +11,15 @@ from typing import Any
 from rollout.domain.context import Ctx, act
 from rollout.domain.decision import Advance, Decision, Finish, Record
 from rollout.domain.health import is_ours, marker_of
+from rollout.domain.ladder import mode_of, shares_of
 from rollout.domain.preflight import findings, holder
 from rollout.domain.receipts import Receipts, marker, receipts_of, spec_digest, take
-from rollout.domain.samples import requests_per_hour
 from rollout.domain.state import Phase, StepName
-from rollout.domain.weights import choose_mode, ladder_shares, scale_for
+from rollout.domain.weights import scale_for
 from rollout.domain.world import World
 from rollout.errors import ExitCode, PlanError
 from rollout.plan.hidden import redacted
-from rollout.plan.model import EvidenceMode, Plan
+from rollout.plan.model import Plan
 
 Json = Any
 MARKER_LIFE = timedelta(hours=96)
@@ -60,14 +60,8 @@ def declaration(ctx: Ctx) -> dict[str, Json]:
     if world.route is None:
         msg = f"route {plan.route.name} is gone"
         raise PlanError(msg)
-    first = plan.stable[0].deployment
-    rate = requests_per_hour(world.samples.get(first), ctx.now)
-    mode = choose_mode(rate) if plan.evidence.mode is EvidenceMode.AUTO else plan.evidence.mode.value
+    (mode, rate), shares = mode_of(plan, world), shares_of(plan, world)
     siblings = len(world.route.targets) > 1
-    stable = world.deployments[first]
-    replicas = plan.canary_of(0).sizing.replicas or stable.replicas
-    asked = None if plan.ladder == "auto" else plan.ladder
-    shares = ladder_shares(asked, mode, replicas, stable.replicas, siblings=siblings)
     names = tuple(item.deployment for item in plan.stable)
     weights = {t.deployment: t.weight for t in world.route.targets if t.deployment in names}
     scaled = {n: scale_for(w, shares) or w for n, w in weights.items() if n is not None and not siblings}

@@ -80,6 +80,7 @@ class Story:
         self.report(f"== {name}: {stable} on {image}, under {self.traffic.load.clients} clients")
         state = await self.service.run(started.state.id, until=lambda _s: False, on_event=self._hear)
         self.report(f"== {name}: {state.phase.value} (rollout {state.id}); users: {_users(self.traffic)}")
+        self.report(f"   judged by: {_terms(state)}")
         return state
 
     def _hear(self, event: Event, state: RolloutState) -> None:
@@ -143,6 +144,18 @@ def _keys(box: Sandbox) -> Iterator[None]:
     finally:
         for name in KEYS:
             os.environ.pop(name, None)
+
+
+def _terms(state: RolloutState) -> str:
+    """The terms of the verdict, as the judge fixed them before it saw a request of the canary."""
+    fact = state.fact("0.judge")
+    if fact is None:
+        return "nothing"
+    c = fact["config"]
+    margins = f"TTFT tolerated +{c['tolerated_latency']:.0%}, unacceptable +{c['unacceptable_latency']:.0%}"
+    errors = f"errors odds {c['tolerated_error_odds']:g} tolerated, +{c['unacceptable_errors'] * 100:g} pp unacceptable"
+    bound = "bound claimed" if c["guaranteed"] else "not guaranteed: one replica"
+    return f"evidence {c['mode']}, alpha {c['alpha']:g}, beta {c['beta']:g}, {margins}, {errors}, (v, phi) = ({c['v']:g}, {c['phi']:g}), {bound}"
 
 
 def _users(traffic: Traffic) -> str:
