@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rollout.domain.context import Ctx
-from rollout.domain.decision import Decision, HoldOn, TakeBack
+from rollout.domain.decision import Decision, HoldOn, Record, TakeBack
 from rollout.domain.health import memory_below, siblings_lost
 from rollout.domain.weights import Rung
 from rollout.rung import evidence
@@ -14,8 +14,12 @@ CANARY_GRACE = 120.0
 
 
 def climb(ctx: Ctx, rung: Rung, *, last: bool) -> Decision | None:
-    """The next thing on this rung; None when it may be left. On the last rung below 100 % a PASS is required."""
-    return _guard(ctx) or settle(ctx, rung) or evidence.judge(ctx, rung, last=last)
+    """The next thing on this rung; None once it was left: a rung that was left is not looked at again. On the last rung below 100 % a PASS is required."""
+    left = ctx.key("rung", rung.index, "left")
+    if ctx.state.fact(left):
+        return None
+    step = _guard(ctx) or settle(ctx, rung) or evidence.judge(ctx, rung, last=last)
+    return step or Record({left: {"at": ctx.now.isoformat()}}, f"rung {rung.pair_share:.2%} held")
 
 
 def _guard(ctx: Ctx) -> Decision | None:

@@ -273,9 +273,9 @@ class Case:
             self.site.admin.delete(f"/v2/model-instances/{row['id']}")
         self.site.ready(self.deployment["id"])
 
-    def sweep(self) -> None:
-        """Remove what a rollout that was not ended left on the server."""
-        names = set(self.made())
+    def remove(self) -> None:
+        """The route, its deployment, and what a rollout that was not ended left on the server."""
+        names = {*self.made(), self.route, self.stable}
         for kind in ("model-routes", "models"):
             for row in self.site.get(f"/v2/{kind}?perPage=1000")["items"]:
                 if row["name"] in names:
@@ -290,7 +290,7 @@ def case(site: Site, home: Path, changes: dict[str, str] | None = None, **more: 
         yield made
     finally:
         made.close()
-        made.sweep()
+        made.remove()
 
 
 def kill(process: subprocess.Popen[str]) -> bool:

@@ -16,7 +16,7 @@ from lab.scenario import Scenario
 from tests.conftest import lab_description
 from tests.e2e.lab.plays import PLAYS, Seen
 
-AT_ONCE = 2
+AT_ONCE = 3
 
 if lab_description() is None:
     collect_ignore_glob = ["test_*.py"]

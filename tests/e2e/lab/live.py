@@ -13,7 +13,8 @@ from typing import Any
 from rollout.testing.traffic import Load, Record, Traffic
 
 STREAMS = Load(clients=20, stream_share=1.0, stream_seconds=(5.0, 60.0), token_delay=1.0, think=0.2)
-PLAIN = Load(clients=20, stream_share=0.0, think=1.5)
+PLAIN = Load(clients=20, stream_share=0.0, think=2.5)
+LIGHT = Load(clients=6, stream_share=0.0, think=1.0)
 QUICK = Load(clients=8, stream_share=0.0, think=0.02, max_tokens=1)
 """Many short requests, to count who answers."""
 SHORT = Load(clients=8, stream_share=1.0, stream_seconds=(3.0, 8.0), token_delay=0.5, think=0.1)

@@ -10,7 +10,7 @@ from lab.scenario import ENGINE, Row, Scenario
 from rollout.domain.state import Phase, RolloutState
 from rollout.errors import ExitCode
 from rollout.testing.traffic import Record
-from tests.e2e.lab.live import PLAIN, QUICK, SHORT, STREAMS, Live, figures
+from tests.e2e.lab.live import LIGHT, PLAIN, QUICK, SHORT, STREAMS, Live, figures
 
 SKIP = {"skip": "staging has a play of its own"}
 META = {"team": "chat", "nested": {"list": [1, None, 0.5], "text": "Grüße"}}
@@ -71,7 +71,7 @@ def bad_canary(scene: Scenario) -> Seen:
     scene.route({stable: 60, sibling: 30}, {sibling: SIBLING}, meta=META)
     plan = scene.operator.plan([stable], change=SLOW, stage=SKIP)
     before, ids = scene.snapshot(), {name: row["id"] for name, row in scene.targets().items()}
-    with live(scene, SHORT, PLAIN) as users:
+    with live(scene, SHORT, LIGHT) as users:
         code = scene.operator.finished(scene.operator.start("run", plan, "--until", "completed"))
     after = {name: row["id"] for name, row in scene.targets().items()}
     return seen(scene, code, before, users.records, ids=ids, ids_after=after, sibling=sibling)
@@ -110,13 +110,12 @@ def two_targets(scene: Scenario) -> Seen:
     """Two stable targets beside one that is not ours, replaced one after another; a person promotes instead of the judge."""
     first, second, sibling = scene.deploy("a", "spark-01"), scene.deploy("b", "spark-02"), scene.deploy("c", "staging")
     scene.route({first: 40, second: 30, sibling: 30}, {sibling: SIBLING}, meta=META)
-    plan = scene.operator.plan([first, second], stage=SKIP)
+    plan, operator = scene.operator.plan([first, second], stage=SKIP), scene.operator
     before, ids = scene.snapshot(), {name: row["id"] for name, row in scene.targets().items()}
-    with live(scene, SHORT, PLAIN) as users:
-        process = scene.operator.start("run", plan, "--until", "completed")
-        scene.operator.until(lambda s: s.fact("claimed"), "the route is ours")
-        scene.operator.say("promote", "the judge has a play of its own")
-        code = scene.operator.finished(process)
+    with live(scene, SHORT, LIGHT) as users:
+        operator.run("run", plan, "--until", "stage", code=ExitCode.DONE)
+        operator.say("promote", "the judge has a play of its own")
+        code = operator.finished(operator.start("run", operator.state().id, "--until", "completed"))
     after = {name: row["id"] for name, row in scene.targets().items()}
     return seen(scene, code, before, users.records, stable=[first, second], sibling=sibling, ids=ids, ids_after=after)
 
@@ -127,10 +126,11 @@ def abort_in_the_second(scene: Scenario) -> Seen:
     scene.route({first: 40, second: 30}, meta=META)
     plan, operator = scene.operator.plan([first, second], stage=SKIP, gates={"approve_before": ["shift"]}), scene.operator
     before = scene.snapshot()
-    with live(scene, SHORT, PLAIN) as users:
-        operator.run("run", plan, code=ExitCode.HOLDING)
-        operator.say("approve", "go on with the first; the judge has a play of its own")
+    with live(scene, SHORT, LIGHT) as users:
+        operator.run("run", plan, "--until", "stage", code=ExitCode.DONE)
         operator.say("promote", "the judge has a play of its own")
+        operator.run("run", operator.state().id, code=ExitCode.HOLDING)
+        operator.say("approve", "the first may be replaced")
         operator.run("run", operator.state().id, code=ExitCode.HOLDING)
         halfway = {name: row["weight"] for name, row in scene.targets().items()}
         code = operator.finished(operator.start("abort", operator.state().id, "--reason", "the second looks wrong"))

@@ -15,7 +15,11 @@ from rollout.errors import RolloutError
 from rollout.testing.memory import MemoryPlatform
 from tests.integration.engine.harness import PLAN, Case
 
-TEXT = PLAN.replace("min_time_before_full: 5m", "min_time_before_full: 1m").replace("duration: 2m", "duration: 30s")
+TEXT = (
+    PLAN.replace("[10, 50, 100]", "[10, 25, 50, 100]")
+    .replace("min_time_before_full: 5m", "min_time_before_full: 1m")
+    .replace("duration: 2m", "duration: 30s")
+)
 FOREIGN = "foreign"
 EXAMPLES = int(os.environ.get("ROLLOUT_NIGHTS", "25"))
 ACTIONS = (
@@ -47,7 +51,7 @@ class Watched(MemoryPlatform):
             used = [r.name for r in self.routes.values() if any(t.deployment == args["name"] for t in r.targets)]
             assert not used, f"{args['name']} was deleted while {used} sent to it"
         if verb in ("join", "set_weight") and args["deployment"] != "chat-a":
-            assert args["weight"] in (11, 100), "a weight that is no rung"
+            assert args["weight"] in (11, 33, 100), "a weight that is no rung"
         result = await super().perform(verb, args)
         after = {t.deployment: t.weight for t in self.routes["chat"].targets}
         assert after.get(FOREIGN) == before.get(FOREIGN) == 50, "a target that is not ours was touched"

@@ -58,3 +58,20 @@ def test_going_back_from_every_step_restores_the_snapshot(tmp_path: Path, verb: 
     state = case.run(rollout_id)
     assert state.phase is (Phase.ABORTED if said == "abort" else Phase.ROLLED_BACK), case.events[-1][0].text
     assert case.shape() == case.before
+
+
+def test_every_rung_is_climbed_once_and_judged_on_its_own_share(tmp_path: Path) -> None:
+    """A rich ladder of five rungs: the windows' rungs only rise, and each expects the share that was written."""
+    text = PLAN.replace("mode: thin", "mode: rich").replace("[10, 50, 100]", "[5, 10, 25, 50, 100]")
+    case = Case(tmp_path, text)
+    state = case.run(case.start().state.id)
+    assert state.phase is Phase.COMPLETED, case.events[-1][0].text
+    windows = [row.data["window"] for row in case.store.journal(state.id) if "window" in row.data]
+    rungs = [w["rung"] for w in windows]
+    assert rungs == sorted(rungs)
+    assert set(rungs) == {0, 1, 2, 3}
+    for w in windows:
+        canary, total = w["share_counts"]
+        assert abs(canary / total - w["expected_share"]) < 0.05
+    verdict = state.fact("0.judge")["verdict"]
+    assert verdict["kind"] == "pass"

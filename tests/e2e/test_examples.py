@@ -1,0 +1,143 @@
+"""Every example is run by the real command on a sandbox of its own, under traffic, and ends as its `expected.txt` says.
+
+All of them run at the same time, with a clock that is `PACE` times as fast: so durations are compressed further than in the plans,
+and nothing else is. Each plan is used as it is, but for the address of the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rollout.plan.load import load_plan
+from rollout.testing.traffic import Load, Traffic
+from tests.contract.site import Site
+from tests.e2e.fast import SPEED
+from tests.e2e.support import ROOT, Row, sandbox
+
+pytestmark = pytest.mark.timeout(300)  # they take 40 s together on two idle cores, and nobody promises idle cores
+PACE = 3.0
+EXAMPLES = sorted(p.parent for p in (ROOT / "examples").glob("*/plan.yaml"))
+FOUND = "sim/vllm:1"
+"""the image that serves before"""
+ENGINE = {"ttft_base": 0.2, "tpot": 0.001, "jitter": 0.05, "slots": 64}
+BUSY = Load(clients=16, stream_share=0.1, stream_seconds=(0.5, 1.5), token_delay=0.25, think=0.1)
+QUIET = Load(clients=2, stream_share=0.1, stream_seconds=(0.5, 1.5), token_delay=0.25, think=0.5)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a story needs besides its plan. `slow`: knobs of the new image."""
+
+    load: Load = BUSY
+    slow: Row = field(default_factory=dict)
+
+
+SETTINGS = {"bad-canary": Setting(slow={"ttft_factor": 2.0}), "sparse-traffic": Setting(load=QUIET)}
+
+
+@dataclass
+class Story:
+    """One example on its own sandbox."""
+
+    folder: Path
+    home: Path
+
+    def __post_init__(self) -> None:
+        self.plan = load_plan(self.folder / "plan.yaml").plan
+        self.setting = SETTINGS.get(self.folder.name, Setting())
+        self.said = ""
+
+    async def told(self) -> dict[str, str]:
+        """How it ended, in the words of `expected.txt`."""
+        with sandbox(self.home, **ENGINE) as described:
+            site = Site(described, "sandbox")
+            try:
+                await asyncio.to_thread(self._prepare, site)
+                return await self._run(site)
+            finally:
+                site.close()
+
+    def _prepare(self, site: Site) -> None:
+        """The deployments and the route that the plan names, one deployment a node."""
+        names = [item.deployment for item in self.plan.stable]
+        rows = [site.deploy(name, worker=name.removeprefix("chat-"), image_name=FOUND) for name in names]
+        self.route = site.new_route({row["id"]: 100 for row in rows}, name=self.plan.route.name)
+        if self.setting.slow:
+            for worker in site.described["workers"]:
+                site.node(worker["name"], knobs=self.setting.slow, image=self.plan.change.to["image_name"])
+        text = (self.folder / "plan.yaml").read_text("utf-8")
+        (self.home / "plan.yaml").write_text(text.replace(self.plan.gpustack.server, site.described["server_url"]), "utf-8")
+
+    async def _run(self, site: Site) -> dict[str, str]:
+        described = site.described
+        async with Traffic(described["inference_url"], described["user_key"], self.plan.route.name, self.setting.load) as users:
+            await asyncio.sleep(1)  # so that stable has a history to be compared with
+            code, _, self.said = await self._command(described, "run", "plan.yaml", "--until", "completed")
+        ((state,), rows) = await self._json(described, "list"), []
+        status = await self._json(described, "status", state["id"])
+        rows = await self._json(described, "journal", state["id"])
+        return {
+            "exit": str(code),
+            "phase": status["phase"],
+            "steps": _steps(rows),
+            "verdict": status["verdict"]["word"],
+            "image": " ".join(sorted(await asyncio.to_thread(self._images, site))),
+            "lost_requests": str(users.failed_requests),
+            "cut_streams": str(users.cut_streams),
+        }
+
+    def _images(self, site: Site) -> set[str]:
+        return {site.model(row["model_id"])["image_name"] for row in site.target_list(self.route["id"])}
+
+    async def _command(self, described: Row, *args: str) -> tuple[int, str, str]:
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("ROLLOUT_") and k != "CI"}
+        keys = {f"ROLLOUT_{kind}_KEY": described[f"{kind.lower()}_key"] for kind in ("MANAGEMENT", "INFERENCE")}
+        env = {**kept, **keys, SPEED: str(PACE), "ROLLOUT_STORE": str(self.home / "r.db"), "PYTHONPATH": str(ROOT)}
+        line = [sys.executable, "-m", "tests.e2e.fast", *args]
+        pipe = subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(*line, cwd=self.home, env=env, stdout=pipe, stderr=pipe)
+        out, err = await process.communicate()
+        return process.returncode or 0, out.decode(), err.decode()
+
+    async def _json(self, described: Row, *args: str) -> Any:
+        code, out, err = await self._command(described, *args, "--json")
+        assert code == 0, err
+        return json.loads(out)
+
+
+def _steps(rows: list[Row]) -> str:
+    """The steps in the order they were entered, `/` between targets."""
+    words, target = ["declare"], 0
+    for data in (row["data"] for row in rows if row["kind"] == "step"):
+        words += ["/"] * (data["target"] > target) + [data["step"]]
+        target = data["target"]
+    return " ".join(words)
+
+
+@pytest.fixture(scope="module")
+def stories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[dict[str, str], str]]:
+    """Every example, run: how it ended, and what the command said."""
+    made = [Story(folder, tmp_path_factory.mktemp(folder.name)) for folder in EXAMPLES]
+
+    async def all_of_them() -> list[dict[str, str]]:
+        return list(await asyncio.gather(*(story.told() for story in made)))
+
+    ends = asyncio.run(all_of_them())
+    return {story.folder.name: (end, story.said) for story, end in zip(made, ends, strict=True)}
+
+
+@pytest.mark.parametrize("folder", EXAMPLES, ids=lambda p: p.name)
+def test_an_example_ends_as_it_says(folder: Path, stories: dict[str, tuple[dict[str, str], str]]) -> None:
+    lines = [line for line in (folder / "expected.txt").read_text("utf-8").splitlines() if not line.startswith("#")]
+    expected = dict(line.split(": ", 1) for line in lines)
+    end, said = stories[folder.name]
+    assert {key: end[key] for key in expected} == expected, said
