@@ -20,6 +20,8 @@ Derive = Callable[[Mapping[str, Json], Mapping[str, Json], Mapping[str, Json], s
 Diff = Callable[[Mapping[str, Json], Mapping[str, Json]], list[tuple[str, Json, Json]]]
 POLL = 1.0
 """seconds between looks at something that is about to happen"""
+LANDS_WITHIN = 15.0
+"""seconds in which a write that was sent and not answered may still be carried out; our client waits for 10"""
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,11 @@ class Ctx:
     def since(self, moment: datetime | None) -> float:
         """Seconds since `moment`; 0 when unknown."""
         return (self.now - moment).total_seconds() if moment else 0.0
+
+    def unsure(self) -> Effect | None:
+        """The last write that was sent and not answered, while it may still land."""
+        raw = self.state.fact("unsure")
+        return Effect.model_validate(raw["effect"]) if raw and self.since(self.at("unsure")) < LANDS_WITHIN else None
 
     def ladder(self, pair: Pair) -> tuple[Rung, ...]:
         """The rungs of one pair, as fixed at declare."""

@@ -104,6 +104,9 @@ WRITES: dict[str, Callable[[Mapping[str, Json], World], bool]] = {
     "refresh": lambda _args, _world: False,
 }
 
+LINGERING = frozenset({"mark_route", "create_deployment", "create_probe_route", "join", "set_weight", "twin", "leave"})
+"""writes that would undo an undo when they land after it: a server carries out what it accepted, also when nobody waits any more"""
+
 MEASURES = frozenset({"probe", "warm_up", "verify_share", "probe_pairs", "stage_cell"})
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from rollout.domain import health
 from rollout.domain.context import Ctx, act
 from rollout.domain.decision import Decision, Finish, Halt, HoldOn, Record
+from rollout.domain.effects import satisfied
 from rollout.domain.preflight import holder
 from rollout.domain.receipts import receipts_of
 from rollout.domain.state import Phase, StepName
@@ -37,10 +38,15 @@ def _undo(ctx: Ctx) -> Decision:
     first = _missing(ctx) or _refused(ctx) or take_over(ctx)
     if first is not None:
         return first
+    unsure = ctx.unsure()
+    if unsure is not None and satisfied(unsure, ctx.world):
+        return Record({"unsure": None}, f"it landed after all: {unsure.why}")
     for undo in UNDO:
         step = undo(ctx)
         if step is not None:
             return step
+    if unsure is not None:
+        return ctx.wait(f"all is as it was found, but a write was not answered and may still land: {unsure.why}")
     aborted = said is not None and said.verb == "abort"
     phase = Phase.ABORTED if aborted else Phase.ROLLED_BACK
     return Finish(phase, f"everything is as it was found ({said.reason if said else ''})", ExitCode.ROLLED_BACK)

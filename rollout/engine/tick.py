@@ -15,7 +15,7 @@ from typing import Any
 from rollout.clock import Clock
 from rollout.domain.context import Ctx
 from rollout.domain.decision import Act, Advance, Decision, Finish, Halt, HoldOn, Record, TakeBack, Wait
-from rollout.domain.effects import Effect, satisfied
+from rollout.domain.effects import LINGERING, Effect, satisfied
 from rollout.domain.health import expected_after
 from rollout.domain.ports import Backend, Measurer
 from rollout.domain.receipts import receipts_of
@@ -31,6 +31,8 @@ OnEvent = Callable[[Event, RolloutState], None]
 RECORDS = 32
 """facts written from one observation before the world is looked at again"""
 COMMAND_POLL = 0.2
+GRACE = 1.0
+"""seconds a write has to end by itself once an abort was said: most do, and then there is no doubt what it did"""
 BACKOFF = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 
 
@@ -110,7 +112,7 @@ class Engine:
         self.checkpoint("intent")
         carrier = self.backend if self.backend.knows(effect.verb) else self.measurer
         try:
-            receipt = await self._unless_told(carrier.perform(effect.verb, effect.args))
+            receipt = await self._unless_told(carrier.perform(effect.verb, effect.args), GRACE if effect.writes else 0.0)
         except Refused as error:
             return self._refused(state, effect, error)
         except ServerError as error:
@@ -123,15 +125,21 @@ class Engine:
         self.checkpoint("outcome")
         return Tick(state, self.clock.now())
 
-    async def _unless_told(self, work: Any) -> dict[str, Json] | None:
-        """The receipt; None when an abort or rollback came in meanwhile (the work is let go; the next tick looks what it did)."""
+    async def _unless_told(self, work: Any, grace: float) -> dict[str, Json] | None:
+        """The receipt; None when an abort or rollback came in meanwhile and the work did not end within `grace` seconds.
+
+        The work is let go then; the next tick looks what it did.
+        """
         task = asyncio.ensure_future(work)
+        told: float | None = None
         while True:
             done, _ = await asyncio.wait({task}, timeout=COMMAND_POLL)
             if done:
                 receipt: dict[str, Json] = task.result()
                 return receipt
-            if any(c.verb in ("abort", "rollback") for c in self.store.pending(self.rollout_id)):
+            if told is None and any(c.verb in ("abort", "rollback") for c in self.store.pending(self.rollout_id)):
+                told = self.clock.monotonic()
+            if told is not None and self.clock.monotonic() - told >= grace:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
                 return None
@@ -144,7 +152,10 @@ class Engine:
         if satisfied(opened.effect, world):
             return self._write(state, [self._outcome(state, opened.effect, "observed", {"already": True})])
         text = "no result" if not opened.effect.writes else "not applied"
-        return self._write(state, [self._event("outcome", f"{text}: {opened.effect.why}", verb=opened.effect.verb, result=text)])
+        lingers = opened.effect.verb in LINGERING
+        facts = {"unsure": {"effect": opened.effect.model_dump(mode="json"), "at": opened.at.isoformat()}} if lingers else {}
+        outcome = self._event("outcome", f"{text}: {opened.effect.why}", verb=opened.effect.verb, result=text, facts=facts)
+        return self._write(state, [outcome])
 
     def _outcome(self, state: RolloutState, effect: Effect, result: str, receipt: dict[str, Json]) -> Event:
         facts: dict[str, Json] = {}

@@ -14,7 +14,10 @@ CANARY_GRACE = 120.0
 
 
 def climb(ctx: Ctx, rung: Rung, *, last: bool) -> Decision | None:
-    """The next thing on this rung; None once it was left: a rung that was left is not looked at again. On the last rung below 100 % a PASS is required."""
+    """The next thing on this rung; None once it was left: then it is not looked at again.
+
+    On the last rung below 100 % a PASS is required.
+    """
     left = ctx.key("rung", rung.index, "left")
     if ctx.state.fact(left):
         return None

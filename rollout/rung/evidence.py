@@ -34,6 +34,8 @@ from rollout.rung import windows
 Json = Any
 BEFORE_FULL = {"rich": 600.0, "thin": 3600.0, "sparse": 7200.0}
 DEADLINE = {"rich": 7200.0, "thin": 7200.0, "sparse": 14400.0}
+BUSY, BUSY_WINDOWS = 5, 3
+"""with this many canary requests in a window, users tell more than our probes: so many windows lie between two batches"""
 LIVE_REQUESTS = {"rich": 20, "thin": 20, "sparse": 10}
 
 
@@ -56,11 +58,13 @@ def judge(ctx: Ctx, rung: Rung, *, last: bool) -> Decision | None:
 def _begin(ctx: Ctx) -> dict[str, Json]:
     plan, sample = ctx.the_plan, ctx.world.samples.get(ctx.pair.stable)
     below = [r for r in ctx.ladder(ctx.pair) if not r.full]
+    whole = windows.reference(sample, "e2e")
     config = config_for(
         ctx.state.fact("mode"),
         rungs=len(below),
         reference_ttft=windows.reference(sample, "ttft"),
-        reference_e2e=windows.reference(sample, "e2e"),
+        reference_e2e=whole,
+        max_request_seconds=windows.longest(whole),
         alpha=plan.evidence.alpha,
         beta=plan.evidence.beta,
         memory_floor=plan.guards.memory_floor,
@@ -109,7 +113,7 @@ def _absorb_pairs(ctx: Ctx, rung: Rung, fact: Mapping[str, Json], seen: Mapping[
     number = int(seen["id"]) + 1
     facts: dict[str, Json] = {ctx.key("pairs"): None, ctx.key("base"): windows.base(ctx, rung)}
     if done.get("invalid"):
-        facts[ctx.key("seen")] = {**seen, "turn": "live", "invalid": int(seen.get("invalid", 0)) + 1}
+        facts[ctx.key("seen")] = {**seen, "turn": "live", "live": 0, "invalid": int(seen.get("invalid", 0)) + 1}
         return Record(facts, f"a batch of paired probes says nothing: {done['invalid']}")
     pairs = tuple(ProbePair(*row) for row in done["pairs"])
     quiet = ArmWindow(requests=0, errors=0, status="NO_TRAFFIC")
@@ -117,7 +121,7 @@ def _absorb_pairs(ctx: Ctx, rung: Rung, fact: Mapping[str, Json], seen: Mapping[
     facts[ctx.key("judge")] = _used(fact, window)
     users = windows.users_since(ctx, ctx.state.fact(ctx.key("base")), len(pairs))
     counts = {"pairs": int(seen.get("pairs", 0)) + len(pairs), "requests": int(seen["requests"]) + users}
-    facts[ctx.key("seen")] = {**seen, **counts, "id": number, "turn": "live"}
+    facts[ctx.key("seen")] = {**seen, **counts, "id": number, "turn": "live", "live": 0}
     return Record(facts, f"{len(pairs)} paired probes used as evidence", {"window": asdict(window)})
 
 
@@ -130,7 +134,10 @@ def _window(ctx: Ctx, rung: Rung, fact: Mapping[str, Json], seen: Mapping[str, J
         return None
     number = int(seen["id"]) + 1
     window = windows.window(ctx, rung, base, number)
-    after = {**seen, "id": number, "requests": int(seen["requests"]) + window.canary.requests, "turn": "probes"}
+    live = int(seen.get("live", 0)) + 1
+    turn = "probes" if live >= (BUSY_WINDOWS if window.canary.requests >= BUSY else 1) else "live"
+    counts = {"requests": int(seen["requests"]) + window.canary.requests, "live": live, "turn": turn}
+    after = {**seen, **counts, "id": number}
     facts = {ctx.key("judge"): _used(fact, window), ctx.key("seen"): after, ctx.key("base"): windows.base(ctx, rung, base)}
     text = f"window {number}: canary {window.canary.requests} requests ({window.canary.errors} errors), stable {window.stable.requests}"
     return Record(facts, text, {"window": asdict(window)})

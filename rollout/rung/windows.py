@@ -16,6 +16,8 @@ from rollout.domain.world import EngineSample
 from rollout.rung.write import stable_share
 
 Json = Any
+LONGEST = 1800.0
+"""seconds after which GPUStack's proxy ends any request"""
 
 
 def counters(sample: EngineSample | None) -> CounterSample | None:
@@ -117,6 +119,18 @@ def reference(sample: EngineSample | None, metric: str) -> Histogram | None:
         return None
     arm: ArmWindow = window_delta({key: _zero(row) for key, row in now.items()}, now)
     return arm.ttft if metric == "ttft" else arm.e2e
+
+
+def longest(whole: Histogram | None) -> float:
+    """Seconds within which 99 % of stable's requests ended; a PASS waits that long, since a slow canary's worst requests end last."""
+    if whole is None or not whole.total:
+        return 0.0
+    seen = 0
+    for edge, count in zip(whole.edges, whole.counts, strict=False):
+        seen += count
+        if seen >= 0.99 * whole.total:
+            return min(edge, LONGEST)
+    return LONGEST
 
 
 def _zero(row: InstanceCounters) -> InstanceCounters:

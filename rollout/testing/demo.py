@@ -24,8 +24,8 @@ from rollout.testing.sandbox import Sandbox
 from rollout.testing.traffic import Load, Traffic
 
 ROUTE = "chat"
-ENGINE: dict[str, Any] = {"ttft_base": 0.2, "tpot": 0.01, "load_factor": 0.03, "jitter": 0.1, "slots": 64}
-LOAD = Load(clients=56, stream_share=0.25, stream_seconds=(1.5, 4.0), token_delay=0.25, think=0.4)
+ENGINE: dict[str, Any] = {"ttft_base": 0.2, "tpot": 0.01, "load_factor": 0.015, "jitter": 0.1, "slots": 64}
+LOAD = Load(clients=56, stream_share=0.25, stream_seconds=(1.5, 4.0), token_delay=0.25, think=0.35)
 SLOW = {"ttft_factor": 2.0}
 KEYS = ("ROLLOUT_DEMO_MANAGEMENT_KEY", "ROLLOUT_DEMO_INFERENCE_KEY")
 PLAN = """\
@@ -41,9 +41,9 @@ change: {unit: backend_image, to: {image_name: "%(image)s"}}   # exactly one uni
 stable: [{deployment: %(stable)s}]
 canary: {sizing: {worker: %(worker)s}}
 stage: {worker: staging, prompt_tokens: [128], concurrency: [1, 2], requests_per_cell: 4, output_tokens: 8}
-evidence: {mode: thin, window: 1s, min_time: 3s, min_time_before_full: 6s, deadline: 90s, probes: {pairs: 40, batch: 8, max_tokens: 2}}
-drain: {quiet: 2s}
-window: {duration: 6s}
+evidence: {mode: thin, window: 1s, min_time: 3s, min_time_before_full: 4s, deadline: 90s, probes: {pairs: 40, batch: 8, max_tokens: 2, warm_up: 4}}
+drain: {quiet: 1s}
+window: {duration: 4s}
 cleanup: {approval: required}
 """
 
@@ -155,7 +155,8 @@ def _terms(state: RolloutState) -> str:
     margins = f"TTFT tolerated +{c['tolerated_latency']:.0%}, unacceptable +{c['unacceptable_latency']:.0%}"
     errors = f"errors odds {c['tolerated_error_odds']:g} tolerated, +{c['unacceptable_errors'] * 100:g} pp unacceptable"
     bound = "bound claimed" if c["guaranteed"] else "not guaranteed: one replica"
-    return f"evidence {c['mode']}, alpha {c['alpha']:g}, beta {c['beta']:g}, {margins}, {errors}, (v, phi) = ({c['v']:g}, {c['phi']:g}), {bound}"
+    terms = f"evidence {c['mode']}, alpha {c['alpha']:g}, beta {c['beta']:g}, {margins}, {errors}"
+    return f"{terms}, (v, phi) = ({c['v']:g}, {c['phi']:g}), {bound}"
 
 
 def _users(traffic: Traffic) -> str:

@@ -1,7 +1,8 @@
 """Every example is run by the real command on a sandbox of its own, under traffic, and ends as its `expected.txt` says.
 
-All of them run at the same time, with a clock that is `PACE` times as fast: so durations are compressed further than in the plans,
-and nothing else is. Each plan is used as it is, but for the address of the server.
+All of them run at the same time, with a clock that is `PACE` times as fast: durations are compressed further than in the plans, so
+that all of it takes a minute. `OVERLAY` gives back what must not be compressed with them: real seconds of traffic in a window, and
+a deadline that a busy machine can keep. Nothing else differs from what a person would run but the address of the server.
 """
 
 from __future__ import annotations
@@ -9,13 +10,15 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
+import yaml
 
 from rollout.plan.load import load_plan
 from rollout.testing.traffic import Load, Traffic
@@ -24,13 +27,14 @@ from tests.e2e.fast import SPEED
 from tests.e2e.support import ROOT, Row, sandbox
 
 pytestmark = pytest.mark.timeout(300)  # they take 40 s together on two idle cores, and nobody promises idle cores
-PACE = 3.0
+PACE = 5.0
+OVERLAY = {"evidence": {"window": "5s", "deadline": "1h"}}
 EXAMPLES = sorted(p.parent for p in (ROOT / "examples").glob("*/plan.yaml"))
 FOUND = "sim/vllm:1"
 """the image that serves before"""
 ENGINE = {"ttft_base": 0.2, "tpot": 0.001, "jitter": 0.05, "slots": 64}
-BUSY = Load(clients=16, stream_share=0.1, stream_seconds=(0.5, 1.5), token_delay=0.25, think=0.1)
-QUIET = Load(clients=2, stream_share=0.1, stream_seconds=(0.5, 1.5), token_delay=0.25, think=0.5)
+BUSY = Load(clients=20, stream_share=0.1, stream_seconds=(0.5, 1.5), token_delay=0.25, think=0.1)
+QUIET = Load(clients=4, stream_share=0.1, stream_seconds=(0.5, 1.5), token_delay=0.25, think=0.5)
 
 
 @dataclass(frozen=True)
@@ -74,53 +78,51 @@ class Story:
         if self.setting.slow:
             for worker in site.described["workers"]:
                 site.node(worker["name"], knobs=self.setting.slow, image=self.plan.change.to["image_name"])
-        text = (self.folder / "plan.yaml").read_text("utf-8")
-        (self.home / "plan.yaml").write_text(text.replace(self.plan.gpustack.server, site.described["server_url"]), "utf-8")
+        plan = yaml.safe_load((self.folder / "plan.yaml").read_text("utf-8"))
+        plan["gpustack"]["server"] = site.described["server_url"]
+        for part, durations in OVERLAY.items():
+            plan[part] |= durations
+        (self.home / "plan.yaml").write_text(yaml.safe_dump(plan), "utf-8")
 
     async def _run(self, site: Site) -> dict[str, str]:
         described = site.described
         async with Traffic(described["inference_url"], described["user_key"], self.plan.route.name, self.setting.load) as users:
             await asyncio.sleep(1)  # so that stable has a history to be compared with
-            code, _, self.said = await self._command(described, "run", "plan.yaml", "--until", "completed")
-        ((state,), rows) = await self._json(described, "list"), []
-        status = await self._json(described, "status", state["id"])
-        rows = await self._json(described, "journal", state["id"])
+            code, status = await self._command(described, "run", "plan.yaml", "--until", "completed", "--json")
         return {
             "exit": str(code),
             "phase": status["phase"],
-            "steps": _steps(rows),
+            "steps": self._steps(),
             "verdict": status["verdict"]["word"],
             "image": " ".join(sorted(await asyncio.to_thread(self._images, site))),
             "lost_requests": str(users.failed_requests),
             "cut_streams": str(users.cut_streams),
         }
 
+    def _steps(self) -> str:
+        """The steps in the order they were entered, `/` between targets."""
+        with closing(sqlite3.connect(self.home / "r.db")) as raw:
+            entered = [json.loads(data) for (data,) in raw.execute("select data from journal where kind = 'step' order by seq")]
+        words, target = ["declare"], 0
+        for data in entered:
+            words += ["/"] * (data["target"] > target) + [data["step"]]
+            target = data["target"]
+        return " ".join(words)
+
     def _images(self, site: Site) -> set[str]:
         return {site.model(row["model_id"])["image_name"] for row in site.target_list(self.route["id"])}
 
-    async def _command(self, described: Row, *args: str) -> tuple[int, str, str]:
+    async def _command(self, described: Row, *args: str) -> tuple[int, Row]:
+        """Exit code and result of the real command."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith("ROLLOUT_") and k != "CI"}
         keys = {f"ROLLOUT_{kind}_KEY": described[f"{kind.lower()}_key"] for kind in ("MANAGEMENT", "INFERENCE")}
         env = {**kept, **keys, SPEED: str(PACE), "ROLLOUT_STORE": str(self.home / "r.db"), "PYTHONPATH": str(ROOT)}
         line = [sys.executable, "-m", "tests.e2e.fast", *args]
-        pipe = subprocess.PIPE
-        process = await asyncio.create_subprocess_exec(*line, cwd=self.home, env=env, stdout=pipe, stderr=pipe)
-        out, err = await process.communicate()
-        return process.returncode or 0, out.decode(), err.decode()
-
-    async def _json(self, described: Row, *args: str) -> Any:
-        code, out, err = await self._command(described, *args, "--json")
-        assert code == 0, err
-        return json.loads(out)
-
-
-def _steps(rows: list[Row]) -> str:
-    """The steps in the order they were entered, `/` between targets."""
-    words, target = ["declare"], 0
-    for data in (row["data"] for row in rows if row["kind"] == "step"):
-        words += ["/"] * (data["target"] > target) + [data["step"]]
-        target = data["target"]
-    return " ".join(words)
+        process = await asyncio.create_subprocess_exec(*line, cwd=self.home, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        out, told = await process.communicate()
+        self.said = told.decode()
+        assert out, self.said
+        return process.returncode or 0, json.loads(out)
 
 
 @pytest.fixture(scope="module")
