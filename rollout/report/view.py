@@ -162,7 +162,8 @@ def exit_code_for(state: RolloutState) -> ExitCode:
 def needs_person(state: RolloutState) -> bool:
     """Nothing more happens until a person says something."""
     held = state.phase is Phase.HOLDING and state.hold is not None and for_person(state.hold)
-    return state.phase is Phase.HALTED or held or state.paused is not None
+    serves_again = bool((state.fact("halt.probe") or {}).get("ok"))  # stable answered: the next tick goes on
+    return (state.phase is Phase.HALTED and not serves_again) or held or state.paused is not None
 
 
 def for_person(hold: Hold) -> bool:

@@ -98,7 +98,7 @@ def sandbox(folder: Path, scale: float = 0.1, **engine: Any) -> Iterator[Row]:
     assert code == 0
 
 
-def wait(true: Callable[[], Any], what: str, seconds: float = PATIENCE, *, alive: subprocess.Popen[str] | None = None) -> Any:
+def wait(true: Callable[[], Any], what: str, seconds: float = PATIENCE, *, alive: subprocess.Popen[Any] | None = None) -> Any:
     """Poll until something is true and answer it; fails when `alive` ends before."""
     deadline = time.monotonic() + seconds
     while not (seen := true()):

@@ -13,7 +13,7 @@ import os
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -62,13 +62,11 @@ class Story:
 
     async def told(self) -> dict[str, str]:
         """How it ended, in the words of `expected.txt`."""
-        with sandbox(self.home, **ENGINE) as described:
-            site = Site(described, "sandbox")
-            try:
-                await asyncio.to_thread(self._prepare, site)
-                return await self._run(site)
-            finally:
-                site.close()
+        with ExitStack() as stack:
+            described = await asyncio.to_thread(stack.enter_context, sandbox(self.home, **ENGINE))
+            site = stack.enter_context(closing(Site(described, "sandbox")))
+            await asyncio.to_thread(self._prepare, site)
+            return await self._run(site)
 
     def _prepare(self, site: Site) -> None:
         """The deployments and the route that the plan names, one deployment a node."""

@@ -1,18 +1,25 @@
-"""Abort while a request to the server hangs, on the sandbox: the word is taken first, it ends in time, and nothing lands afterwards."""
+"""Abort while a request to the server hangs, on the sandbox: the word is taken first, it ends in time, and nothing lands afterwards.
+
+Users ask all the while and are never refused: a write that was accepted is carried out even when nobody waits for it any more.
+"""
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from rollout.domain.state import Phase, RolloutState
 from tests.contract.site import Site
-from tests.e2e.support import Case, case, opened
+from tests.e2e.inside import SPEED, Inside, keys
+from tests.e2e.support import Case, case, opened, wait
 
-HANGS = 2.0
+HANGS = 4.0
 """seconds the request still hangs after the word was said"""
 ENDS = 25.0
 """seconds within which the way back must be over once nothing hangs any more"""
@@ -31,51 +38,82 @@ WRITES = {
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """A sandbox for all tests of this file."""
-    with opened("sandbox", tmp_path_factory.mktemp("sandbox")) as found:
+    with opened("sandbox", tmp_path_factory.mktemp("sandbox"), ttft_base=0.005) as found, keys(found):
         yield found
 
 
-@pytest.mark.parametrize("verb", WRITES)
 @pytest.mark.parametrize("applied", [False, True], ids=["lands late", "landed"])
+@pytest.mark.parametrize("verb", WRITES)
 def test_abort_while_a_write_hangs(site: Site, tmp_path: Path, verb: str, applied: bool) -> None:
-    """The word is in the journal while the write still hangs; when the write lands late, it changes nothing in the end."""
+    """The word is journaled while the write still hangs; whether that write landed, lands later or never: all is as it was."""
     method, path, after = WRITES[verb]
-    with case(site, tmp_path) as made:
-        path = path.format(route=made.row["id"])
-        if after is None:
-            made.fault(kind="hang", method=method, path=path, applied=applied)
-        owner = made.run()
-        if after is not None:
-            made.fact(after, alive=owner)
-            made.fault(kind="hang", method=method, path=path, applied=applied)
-        _hurry(made, verb)
-        made.until(lambda s: (s.get("intent") or {}).get("effect", {}).get("verb") == verb, f"{verb} is sent", alive=owner)
-        _hanging(site)
-        said = made.start("abort", made.id, "--reason", "the server hangs")
-        made.until(lambda s: s["undo"] is not None, "the word is taken", alive=owner, seconds=5)
-        assert _hanging(site)
-        _ends(made, owner, said)
+    with case(site, tmp_path) as made, ThreadPoolExecutor(1) as pool, _cleared(site):
+        inside, fault = Inside(made), {"kind": "hang", "method": method, "path": path.format(route=made.row["id"]), "applied": applied}
+        rollout_id = inside.start()
+
+        def owner() -> RolloutState:
+            if after is None:
+                made.fault(**fault)
+            else:
+                inside.run(rollout_id, until=lambda s: s.fact(after) is not None)
+                made.fault(**fault)
+            if verb in ("set_weight", "leave"):
+                inside.run(rollout_id, until=lambda s: s.fact("0.seen") is not None)
+                inside.say(rollout_id, "promote")
+            return inside.run(rollout_id)
+
+        running = pool.submit(owner)
+        _sent(made, verb, running)
+        with made.site.load(made.route, 1) as users:
+            inside.say(rollout_id, "abort")
+            made.until(lambda s: s["undo"] is not None, "the word is taken", seconds=5)
+            assert _hanging(site), "the word was taken only when the write had ended"
+            time.sleep(HANGS / SPEED)
+            made.release()
+            assert running.result(ENDS).phase is Phase.ABORTED
+        assert [who for who in users if who.isdigit()] == []
+        assert made.shape() == made.before
 
 
-def _hurry(made: Case, verb: str) -> None:
-    """A person promotes where the write lies behind the judge."""
-    if verb in ("set_weight", "leave"):
-        made.fact("0.seen")
-        assert made.command("promote", made.id, "--reason", "the judge has tests of its own").returncode == 0
+def _sent(made: Case, verb: str, running: Future[RolloutState]) -> None:
+    def hangs() -> bool:
+        assert not running.done(), running.result()
+        opened_intent: dict[str, Any] = made.state().get("intent") or {}
+        return opened_intent.get("effect", {}).get("verb") == verb and _hanging(made.site)
+
+    wait(hangs, f"{verb} hangs")
 
 
 def _hanging(site: Site) -> bool:
-    faults = site.anonymous.get("/_fault").json()
-    return any(fault["hits"] for fault in faults)
+    return any(fault["hits"] for fault in site.anonymous.get("/_fault").json())
 
 
-def _ends(made: Case, owner: subprocess.Popen[str], said: subprocess.Popen[str]) -> None:
-    """The request is let go while users ask on: nobody is refused, both commands end in time, and all is as it was."""
-    with made.site.load(made.route, 1) as users:
-        time.sleep(HANGS)
-        made.release()
+@contextmanager
+def _cleared(site: Site) -> Iterator[None]:
+    """No fault outlives its test."""
+    try:
+        yield
+    finally:
+        site.anonymous.delete("/_fault")
+
+
+@pytest.mark.parametrize("released", [True, False], ids=["let go", "never answered"])
+def test_abort_while_the_server_answers_no_read(site: Site, tmp_path: Path, released: bool) -> None:
+    """With the real command: nothing can be decided while nothing can be read; afterwards the way back is over in time.
+
+    One list hangs; it is let go after some seconds, or the client gives up on it and asks again.
+    """
+    with case(site, tmp_path) as made, _cleared(site):
+        owner = made.run()
+        made.fact("0.seen", alive=owner)
+        made.fault(kind="hang", method="GET", path="/v2/model-routes$", times=1)
+        wait(lambda: _hanging(site), "a read hangs", alive=owner)
+        began = time.monotonic()
+        said = made.start("abort", made.id, "--reason", "the server hangs")
+        if released:
+            time.sleep(HANGS)
+            made.release()
         assert made.over(said, ENDS) == 0, made.said(said)
         assert made.over(owner, ENDS) == 10, made.said(owner)
-        time.sleep(0.3)
-    assert [who for who in users if who.isdigit()] == []
-    assert made.shape() == made.before
+        print(f"abort with a hanging read: {time.monotonic() - began:.1f} s")
+        assert made.shape() == made.before

@@ -52,9 +52,9 @@ def test_a_crash_at_every_point_of_one_rollout_changes_nothing(tmp_path: Path, i
     _nothing_twice(case)
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 3))])
 def test_one_crash_at_each_point_and_then_a_resume(tmp_path: Path, part: int) -> None:
-    """The generated list, one rollout per point (a quarter of the list in each test)."""
+    """The generated list, one rollout per point (a quarter of the list in each test; three of them in `make accept`)."""
     points = _points(tmp_path / "reference", SHORT)
     writing = [n for n, name in enumerate(points, 1) if name in ("intent", "acted", "outcome")]
     assert len(writing) > 40
