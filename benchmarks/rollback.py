@@ -1,124 +1,155 @@
 """How long a rollback of a live canary takes on the real server, ours beside the bare API calls, in turns: `python -m benchmarks.rollback`.
 
-Both start as the command that a person starts. Users ask the route all the while; the canary's share is 0 from the first request on
-behind which none was answered by it. Uses the lab that `$ROLLOUT_LAB` names, else starts one.
+Both are commands as a person starts them, process start included: `rollout rollback ID` beside a running `rollout run`, and the script
+in `bare_rollback`. Both end when the canary's share is shown to be 0 by 20 own requests, sent in the same manner. Users ask all the
+while; when the last of them was answered by the canary is printed beside it. Uses the lab that `$ROLLOUT_LAB` names, else starts one.
 """
 
 from __future__ import annotations
 
-import itertools
 import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import httpx
 
 from lab import session
-from lab.operator import ROLLOUT
-from lab.scenario import Scenario
+from lab.scenario import Scenario, wrote
 
 REPETITIONS = 5
 USERS = 3
-PLAN = {
-    "stage": {"skip": "this measures the way back"},
-    "ladder": [50, 100],
-    "window": {"duration": "10m"},
-}
+PAUSE = 0.02
+"""seconds between an answer and a user's next request: enough to see the moment, not so many that the server has no time left"""
+SHARE = 100
+"""the canary's weight beside stable's 100"""
+FAST = {"SIM_TTFT_BASE": "0.02", "SIM_LOAD_FACTOR": "0"}
+PLAN: dict[str, Any] = {"stage": {"skip": "this measures the way back"}, "ladder": [50, 100]}
+OURS, BARE = "ours", "bare"
 
 
 @dataclass(frozen=True)
 class Took:
-    """Seconds since the command was started."""
+    """Seconds since the command was started: until users no longer met the canary, until that was shown, until the command ended."""
 
     zero: float
-    """until the canary's share was 0, as users saw it"""
-    proved: float
-    """until whoever went back had seen it by own requests"""
+    shown: float
     whole: float
-    """until the command ended"""
+
+    def __str__(self) -> str:
+        return f"share 0 for users after {self.zero:.2f} s, shown after {self.shown:.2f} s, command over after {self.whole:.2f} s"
 
 
+@dataclass
 class Users:
-    """Clients without a pause; (sent, who answered) of each request."""
+    """Clients that ask a route one request after another while the block runs. `seen`: when each request was sent, and who answered."""
 
-    def __init__(self, scene: Scenario) -> None:
-        self._scene, self._over = scene, threading.Event()
-        self.seen: list[tuple[float, str]] = []
-        self._threads = [threading.Thread(target=self._ask) for _ in range(USERS)]
+    scene: Scenario
+    seen: list[tuple[float, str]] = field(default_factory=list)
+    over: threading.Event = field(default_factory=threading.Event)
+    threads: list[threading.Thread] = field(default_factory=list)
 
     def __enter__(self) -> Users:
-        for thread in self._threads:
+        self.threads = [threading.Thread(target=self._ask) for _ in range(USERS)]
+        for thread in self.threads:
             thread.start()
+        time.sleep(1.0)
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self._over.set()
-        for thread in self._threads:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        time.sleep(0.0 if kind else 0.5)
+        self.over.set()
+        for thread in self.threads:
             thread.join()
 
     def _ask(self) -> None:
-        with self._scene._client("user_key") as client:
-            while not self._over.is_set():
+        headers = {"Authorization": f"Bearer {self.scene.described['user_key']}"}
+        with httpx.Client(base_url=self.scene.described["inference_url"], headers=headers, timeout=60, trust_env=False) as client:
+            while not self.over.is_set():
                 sent = time.time()
-                answer = self._scene.ask(client=client)
-                self.seen.append((sent, str(answer.json()["model"]) if answer.status_code == 200 else str(answer.status_code)))
+                answer = self.scene.ask(client=client)
+                self.seen.append((sent, str(answer.json()["model"]) if answer.status_code == 200 else f"{answer.status_code}"))
+                time.sleep(PAUSE)
 
     def zero(self, canary: str) -> float:
-        """The instant behind which nobody was answered by the canary."""
+        """When the first request was sent behind which none was answered by the canary. Fails when a user was refused."""
+        refused = [who for _, who in self.seen if who.isdigit()]
+        if refused:
+            raise SystemExit(f"{len(refused)} users were refused")
         last = max(sent for sent, who in self.seen if who == canary)
         return min(sent for sent, _ in self.seen if sent > last)
 
 
-def ours(scene: Scenario, users: Users) -> Took:
-    rollout_id = scene.operator.state().id
-    canary = f"r{rollout_id[:8]}"
-    began = time.time()
-    done = scene.operator.command("rollback", rollout_id, "--reason", "measured")
-    ended = time.time()
-    assert done.returncode == 0, done.stderr
-    proved = scene.operator.states()[0].fact("undo.proved")["at"]
-    from datetime import datetime
-    return Took(users.zero(next(w for _, w in users.seen if canary in w)) - began, datetime.fromisoformat(proved).timestamp() - began, ended - began)
+class Bench:
+    """One route on the lab; each repetition begins with a canary at 50 % and ends with stable alone."""
+
+    def __init__(self, scene: Scenario) -> None:
+        self.scene = scene
+        self.stable, self.hand = scene.deploy("stable", worker="spark-01", **FAST), scene.deploy("hand", worker="spark-02", **FAST)
+        scene.route({self.stable: 100})
+        self.plan = scene.operator.plan([self.stable], **PLAN)
+
+    def ours(self) -> Took:
+        """`rollout rollback ID`, said to the process that runs the rollout."""
+        operator, known = self.scene.operator, len(self.scene.operator.states())
+        owner = operator.start("run", self.plan)
+        self.scene.until(lambda: len(operator.states()) > known or owner.poll() is not None, "the rollout began")
+        state = operator.until(lambda s: s.fact("0.seen") is not None, "the canary takes requests")
+        with Users(self.scene) as users:
+            began = time.time()
+            done = operator.command("rollback", state.id, "--reason", "measured")
+            ended = time.time()
+        if done.returncode:
+            raise SystemExit(done.stderr)
+        operator.finished(owner, 30)
+        verified = operator.state().fact("undo.verified")
+        shown = datetime.fromisoformat(verified["at"]).timestamp()
+        canary = state.fact("receipts")["pairs"][0]["canary"]
+        return Took(users.zero(canary) - began, shown - began, ended - began)
+
+    def bare(self) -> Took:
+        """The script of a careful person."""
+        route, stable = self.scene.the_route(), self.scene.targets()[self.stable]
+        targets = [
+            {"id": stable["id"], "model_id": stable["model_id"], "weight": 100},
+            {"model_id": self.scene.model(self.hand)["id"], "weight": SHARE},
+        ]
+        wrote(self.scene.api.put(f"/v2/model-routes/{route['id']}", json={"name": route["name"], "targets": targets}))
+        self.scene.until(lambda: all(t["state"] == "active" for t in self.scene.targets().values()), "both targets are active")
+        line = [sys.executable, "-m", "benchmarks.bare_rollback", self.scene.described["server_url"], route["name"], self.hand]
+        with Users(self.scene) as users:
+            began = time.time()
+            done = subprocess.run(line, env=self.scene.operator.environ(), capture_output=True, text=True, check=False)
+            ended = time.time()
+        if done.returncode:
+            raise SystemExit(done.stderr)
+        return Took(users.zero(self.hand) - began, float(done.stdout) - began, ended - began)
 
 
 def main() -> None:
-    with session() as lab, tempfile.TemporaryDirectory() as folder, Scenario(lab.description(), "bench", Path(folder)) as scene:
-        stable = scene.deploy("a", worker="spark-01", SIM_TTFT_BASE="0.02", SIM_LOAD_FACTOR="0")
-        hand = scene.deploy("b", worker="spark-02", SIM_TTFT_BASE="0.02", SIM_LOAD_FACTOR="0")
-        scene.route({stable: 100})
-        route = scene.the_route()
-        plan = scene.operator.plan([stable], **PLAN)
-        ids = {row["name"]: row["id"] for row in scene.rows("models")}
-        o, b = [], []
-        for n in range(REPETITIONS):
-            owner = scene.operator.start("run", plan)
-            scene.operator.until(lambda s: s.fact("0.seen") is not None, "canary")
-            with Users(scene) as users:
-                time.sleep(1)
-                o.append(ours(scene, users))
-                time.sleep(0.5)
-            print("ours", o[-1], len(users.seen), owner.wait(20), flush=True)
-            t = scene.targets()
-            scene.api.put(f"/v2/model-routes/{route['id']}", json={"name": scene.name, "targets": [{"id": t[stable]["id"], "model_id": ids[stable], "weight": 100}, {"model_id": ids[hand], "weight": 100}]}).raise_for_status()
-            scene.until(lambda: all(r["state"] == "active" for r in scene.targets().values()), "joined")
-            with Users(scene) as users:
-                time.sleep(1)
-                began = time.time()
-                done = subprocess.run([sys.executable, "-m", "benchmarks.bare_rollback", scene.described["server_url"], scene.name, hand], env=scene.operator.environ(), capture_output=True, text=True)
-                ended = time.time()
-                assert done.returncode == 0, done.stderr
-                time.sleep(0.5)
-            gone, proved = map(float, done.stdout.split())
-            b.append(Took(users.zero(hand) - began, proved - began, ended - began))
-            print("bare", b[-1], len(users.seen), flush=True)
-        for f in ("zero", "proved", "whole"):
-            x, y = (statistics.median(getattr(t, f) for t in l) for l in (o, b))
-            print(f, round(x, 3), round(y, 3), round(x / y, 2))
+    """Print each repetition, and the medians in the last line."""
+    took: dict[str, list[Took]] = {OURS: [], BARE: []}
+    with session() as lab, tempfile.TemporaryDirectory() as folder, Scenario(lab.description(), "rollback", Path(folder)) as scene:
+        bench = Bench(scene)
+        measure: dict[str, Callable[[], Took]] = {OURS: bench.ours, BARE: bench.bare}
+        for number in range(REPETITIONS):
+            for side in (OURS, BARE) if number % 2 == 0 else (BARE, OURS):
+                took[side].append(measure[side]())
+                print(f"{number + 1}/{REPETITIONS} {side}: {took[side][-1]}", flush=True)
+    for what in ("zero", "whole"):
+        ours, bare = (statistics.median(getattr(t, what) for t in took[side]) for side in (OURS, BARE))
+        print(f"{what}: ratio={ours / bare:.2f} ours_s={ours:.2f} bare_s={bare:.2f}")
+    ours, bare = (statistics.median(t.shown for t in took[side]) for side in (OURS, BARE))
+    print(f"rollback: ratio={ours / bare:.2f} ours_s={ours:.2f} bare_s={bare:.2f}")
+
 
 if __name__ == "__main__":
     main()

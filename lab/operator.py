@@ -27,7 +27,7 @@ ROLLOUT = str(Path(sys.executable).with_name("rollout"))
 COMPRESSED: Row = {
     "evidence": {
         "mode": "sparse",
-        "window": "1s",
+        "window": "2s",
         "min_requests": 10,
         "min_time": "3s",
         "min_time_before_full": "8s",

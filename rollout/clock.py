@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Protocol
+
+_STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""counts through a suspend where the system can; the same for every process of one boot"""
 
 
 class Clock(Protocol):
     """Time as the engine sees it."""
 
     def now(self) -> datetime:
-        """Wall time, aware, UTC. May jump; deadlines that must survive a reboot use it."""
+        """Wall time, aware, UTC. It may jump: windows and deadlines are counted on `monotonic`."""
 
     def monotonic(self) -> float:
-        """Seconds that never go back, for durations inside one process."""
+        """Seconds that never go back, the same for every process of one boot."""
 
     async def sleep(self, seconds: float) -> None:
         """Wait; a fake clock moves itself instead."""
@@ -28,7 +32,20 @@ class SystemClock:
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
-        return time.monotonic()
+        return time.clock_gettime(_STEADY)
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+
+    def boot(self) -> str:
+        """Names this boot of this machine; empty where the system does not say."""
+        try:
+            return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        except OSError:
+            return ""
+
+
+def boot_of(clock: Clock) -> str:
+    """Which boot a clock's steady time belongs to; empty = this process only."""
+    boot = getattr(clock, "boot", None)
+    return str(boot()) if callable(boot) else ""

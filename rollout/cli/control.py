@@ -66,7 +66,7 @@ def _say(word: str, rollout_id: str, reason: str, store: str | None, actor: str 
     from rollout.cli.desk import opened
 
     with opened(store, actor) as desk:
-        desk.service().say(rollout_id, word, desk.actor, options.said(reason), args or {})
+        desk.say(rollout_id, word, options.said(reason), args)
         stored = desk.store.load(rollout_id)
         state = stored.state
         output.result(f"{word}: said to {state.id} as {desk.actor}")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rollout.cli import wiring
 from rollout.clock import Clock, SystemClock
-from rollout.domain.state import Event
+from rollout.domain.state import Event, RolloutState
 from rollout.report.events import routine
 from rollout.report.view import EVENTS_SHOWN, Owner, StatusView, view_of
 from rollout.settings import Settings
@@ -36,6 +36,10 @@ class Desk:
     def service(self) -> Service:
         """The engine over this store."""
         return wiring.service(self.store, self.clock)
+
+    def say(self, rollout_id: str, verb: str, reason: str, args: dict[str, Any] | None = None) -> RolloutState:
+        """Leave a word for whoever ticks; the state as it was then."""
+        return wiring.say(self.store, rollout_id, verb, self.actor, reason, args or {})
 
     def view(self, stored: StoredRollout, *, events: bool = True) -> StatusView:
         """The rollout in words, with its last journal entries."""

@@ -95,6 +95,11 @@ def rollback(
     from rollout.cli.progress import Progress
     from rollout.cli.wiring import connect_to
 
+    with opened(store, actor, create=True) as desk:
+        held = desk.store.active_on(server.rstrip("/"), route)
+        known = held.state.id if held is not None and held.plan else None
+    if known is not None:  # this very store holds it: its owner is told, and only fenced off when it does not hear
+        return _go_back("rollback", known, reason, store, actor, json=json)
     progress = Progress()
     with opened(store, actor, create=True) as desk:
         try:
@@ -113,12 +118,19 @@ def rollback(
 
 
 def _go_back(word: str, rollout_id: str, reason: str, store: str | None, actor: str | None, *, json: bool) -> int:
+    from rollout.cli.wiring import say_at_once
+    from rollout.clock import SystemClock
+    from rollout.settings import Settings
+
+    why = options.said(reason)
+    heard = say_at_once(Settings.read(store=store, actor=actor), SystemClock(), rollout_id, word, why)
+
     from rollout.cli.desk import opened
     from rollout.cli.driving import DETACHED, tell, turn
     from rollout.report.view import needs_person
 
     with opened(store, actor) as desk:
-        state = desk.service().say(rollout_id, word, desk.actor, options.said(reason), {})
+        state = heard or desk.say(rollout_id, word, why)
         output.progress(f"{word}: said to {state.id} as {desk.actor}")
         ended = asyncio.run(_by_owner(desk, state.id))
         if not ended:

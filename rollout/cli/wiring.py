@@ -5,7 +5,7 @@ Imports late: a command pays only for what it uses.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rollout.cli.secrets import resolve
 from rollout.clock import Clock
@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from rollout.clients.secret import Secret
+    from rollout.domain.state import RolloutState
     from rollout.engine.service import Connected, Service
     from rollout.plan.model import GPUStack, Plan, SecretRef
+    from rollout.settings import Settings
     from rollout.sources.load import Memory
     from rollout.store import Store, StoredRollout
 
@@ -38,6 +40,21 @@ def service(store: Store, clock: Clock) -> Service:
         return await connect(plan, clock)
 
     return Service(store, clock, reach)
+
+
+def say(store: Store, rollout_id: str, verb: str, actor: str, reason: str, args: dict[str, Any]) -> RolloutState:
+    """A person's word, without loading the engine."""
+    from rollout.engine.say import say as spoken
+
+    return spoken(store, rollout_id, verb, actor, reason, args)
+
+
+def say_at_once(settings: Settings, clock: Clock, rollout_id: str, verb: str, reason: str) -> RolloutState | None:
+    """A person's word before the store is loaded; None when it could not be left that way, and `say` has to."""
+    from rollout.engine.refuse import refuse
+    from rollout.store.early import leave
+
+    return leave(settings.store, rollout_id, (verb, settings.actor, reason), {}, clock.now(), lambda state: refuse(state, verb))
 
 
 async def connect(plan: Plan, clock: Clock) -> Connected:

@@ -11,6 +11,8 @@ from datetime import datetime
 
 from rollout.domain.world import DeploymentView, EngineSample
 
+DEAD = frozenset({"error", "pending", "analyzing", "scheduled", "initializing", "downloading"})
+"""instance states without a process that serves; "starting" may serve already, "unreachable" may serve still"""
 STALE_AFTER = 10
 """quiet periods after which a busy gauge over flat counters is called stale"""
 
@@ -48,7 +50,8 @@ def mark_of(sample: EngineSample) -> Mark | None:
 
 def look(deployment: DeploymentView | None, sample: EngineSample | None, before: Mark | None, quiet: float) -> Answer:
     """Whether the side is empty, from this tick's sample and the mark since which it has been quiet."""
-    if deployment is None or not any(i.state in ("running", "unreachable") for i in deployment.instances):
+    told = sample is not None and sample.status == "OK"
+    if deployment is None or (not told and all(i.state in DEAD for i in deployment.instances)):
         return Answer(True, True, "no instance is running", None)
     if sample is None or sample.status != "OK":
         return Answer(False, False, f"no evidence: {sample.why or sample.status if sample else 'not scraped'}", None)

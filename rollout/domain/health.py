@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rollout.domain.effects import MARKER_KEY, Effect
-from rollout.domain.receipts import Pair, Receipts
+from rollout.domain.receipts import Pair, Receipts, named
 from rollout.domain.state import RolloutState
 from rollout.domain.world import RouteView, World
 
@@ -46,13 +46,15 @@ def drift(state: RolloutState, world: World) -> str | None:
     found: dict[str, int] = {}
     twice = []
     for target in world.route.targets:
-        name = target.deployment or f"target {target.id}"
+        name = named(target)
         if name in found:
             twice.append(name)
         found[name] = target.weight
     differences = [f"{n}: expected weight {w}, found {found.get(n, 'no target')}" for n, w in expected.items() if found.get(n) != w]
     differences += [f"{n}: not ours, weight {w}" for n, w in found.items() if n not in expected]
-    differences += [f"{n}: two targets" for n in twice]
+    unsure = state.fact("twin_cut")  # a twin that was cut in the middle is ours: it is repeated, or taken back
+    differences = [d for d in differences if unsure is None or not d.startswith(f"{unsure}: ")]
+    differences += [f"{n}: two targets" for n in twice if n != unsure]
     return "; ".join(differences) or None
 
 

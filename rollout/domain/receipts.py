@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import Field
 
 from rollout.domain.state import Frozen, RolloutState
-from rollout.domain.world import RouteView
+from rollout.domain.world import RouteView, TargetView
 from rollout.plan.hidden import redacted
 
 Json = Any
@@ -89,9 +89,14 @@ def derived(base: str, rollout_id: str) -> str:
     return f"{_SUFFIX.sub('', base)[:50]}-{short(rollout_id)}"
 
 
+def named(target: TargetView) -> str:
+    """How a target is called in receipts and messages: its deployment, or its id where it leads elsewhere (a provider)."""
+    return target.deployment or f"target {target.id}"
+
+
 def take(rollout_id: str, route: RouteView, stable: tuple[str, ...], scaled: Mapping[str, int], quiet: float, deadline: float) -> Receipts:
     """The receipts for `route` as it is now."""
-    targets = tuple(TargetReceipt(deployment=t.deployment or "", weight=t.weight, extra=dict(t.extra)) for t in route.targets)
+    targets = tuple(TargetReceipt(deployment=named(t), weight=t.weight, extra=dict(t.extra)) for t in route.targets)
     weights = {t.deployment: t.weight for t in targets}
     tag = short(rollout_id)
     pairs = tuple(

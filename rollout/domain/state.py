@@ -180,10 +180,14 @@ def _say(state: RolloutState, said: Said) -> RolloutState:
             return state.model_copy(update={"paused": said})
         case "resume":
             return state.model_copy(update={"paused": None, "hold": None, "facts": _without_held(state)})
+        case "abort" | "rollback" if state.hold is not None and state.hold.reason == "rollback_impossible":
+            return state.model_copy(update={"facts": {**state.facts, "given_up": state.hold.detail}, "hold": None})
         case "abort" | "rollback":
             already = state.undo is not None and state.undo.verb == said.verb
             return state if already else state.model_copy(update={"undo": said, "paused": None, "hold": None, "waiting": None})
         case "approve" if not _awaits_approval(state):
+            return state
+        case "accept_inconclusive" if state.hold is None or state.hold.reason != "inconclusive":
             return state
         case _:
             said_so = {**state.facts, f"said.{said.verb}": said.model_dump(mode="json")}

@@ -17,7 +17,8 @@ from rollout.domain.preflight import holder
 from rollout.domain.receipts import receipts_of
 from rollout.domain.state import Phase, StepName
 from rollout.errors import ExitCode
-from rollout.steps import DECIDE, UNDO
+from rollout.rung.climb import listen, watch
+from rollout.steps import DECIDE, UNDO, declare, stage
 from rollout.steps.declare import take_over
 
 Json = Any
@@ -30,7 +31,16 @@ def decide(ctx: Ctx) -> Decision:
     """The next single thing for this rollout."""
     if ctx.state.undo is not None:
         return _undo(ctx)
-    return _lost(ctx) or _unmarked(ctx) or _drifted(ctx) or _refused(ctx) or _paused(ctx) or _gate(ctx) or DECIDE[ctx.state.step](ctx)
+    return (
+        _lost(ctx)
+        or watch(ctx)
+        or _unmarked(ctx)
+        or _drifted(ctx)
+        or _refused(ctx)
+        or _paused(ctx)
+        or _gate(ctx)
+        or DECIDE[ctx.state.step](ctx)
+    )
 
 
 def _undo(ctx: Ctx) -> Decision:
@@ -41,10 +51,14 @@ def _undo(ctx: Ctx) -> Decision:
     unsure = ctx.unsure()
     if unsure is not None and satisfied(unsure, ctx.world):
         return Record({"unsure": None}, f"it landed after all: {unsure.why}")
-    for undo in UNDO:
+    owned = ctx.state.fact("claimed") is not None or receipts_of(ctx.state) is None
+    undos = (stage.undo, declare.undo) if ctx.state.fact("given_up") else UNDO
+    for undo in undos if owned else (declare.undo,):  # a route that was never won is not ours to put back
         step = undo(ctx)
         if step is not None:
             return step
+    if ctx.state.fact("given_up"):
+        return Finish(Phase.ABORTED, f"rollback incomplete: {ctx.state.fact('given_up')}", ExitCode.ROLLBACK_INCOMPLETE)
     if unsure is not None:
         return ctx.wait(f"all is as it was found, but a write was not answered and may still land: {unsure.why}")
     aborted = said is not None and said.verb == "abort"
@@ -54,9 +68,10 @@ def _undo(ctx: Ctx) -> Decision:
 
 def _missing(ctx: Ctx) -> Decision | None:
     """Undo after the route was deleted: what is left is said, and nothing is guessed."""
-    if receipts_of(ctx.state) is None or ctx.world.route is not None:
+    if receipts_of(ctx.state) is None or ctx.world.route is not None or ctx.state.fact("given_up"):
         return None
-    return HoldOn("rollback_impossible", f"route {ctx.receipts.route} is gone: recreate it, then `rollout resume`")
+    detail = f"route {ctx.receipts.route} is gone: recreate it, then `rollout resume`; say rollback again to end it as it is"
+    return HoldOn("rollback_impossible", detail, verbs=("resume", "rollback"))
 
 
 def _lost(ctx: Ctx) -> Decision | None:
@@ -93,8 +108,11 @@ def _refused(ctx: Ctx) -> Decision | None:
     seen = ctx.state.fact("refused")
     if seen is None or _claimed_by_another(ctx):
         return None
-    if ctx.state.undo is not None and ctx.since(ctx.at("refused")) > RETRY_UNDO:
-        return Record({"refused": None}, "the refused write is tried again")
+    if ctx.state.undo is not None:
+        left = RETRY_UNDO - ctx.since(ctx.at("refused"))
+        if left <= 0:
+            return Record({"refused": None}, "the refused write is tried again")
+        return ctx.wait(f"{seen['verb']} was refused, tried again soon: {seen['error']}", left)
     return HoldOn("refused", f"{seen['verb']}: {seen['error']}", clears=("refused",))
 
 
@@ -117,12 +135,18 @@ def _drifted(ctx: Ctx) -> Decision | None:
     if ctx.state.fact("claimed") is None:
         return None
     difference = health.drift(ctx.state, ctx.world)
-    return HoldOn("drift", f"changed by somebody else: {difference}") if difference else None
+    if difference is None:
+        return None
+    if ctx.state.fact(ctx.key("base")) is not None:
+        return Record({ctx.key("base"): None}, "the running window is dropped: somebody else changed the route")
+    return HoldOn("drift", f"changed by somebody else: {difference}")
 
 
 def _paused(ctx: Ctx) -> Decision | None:
     said = ctx.state.paused
-    return HoldOn("operator", f"paused by {said.actor}: {said.reason}") if said else None
+    if said is None:
+        return None
+    return listen(ctx) or HoldOn("operator", f"paused by {said.actor}: {said.reason}")
 
 
 def _gate(ctx: Ctx) -> Decision | None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from rollout.domain.state import RolloutState, StepName
 from rollout.errors import RollbackImpossible, UsageError
 
-APPROVABLE = ("approval", "inconclusive")
-
 
 def refuse(state: RolloutState, verb: str) -> None:
     """Raise where a verb cannot have an effect."""
@@ -23,8 +21,17 @@ def refuse(state: RolloutState, verb: str) -> None:
     if state.undo is not None and verb not in ("abort", "rollback", "resume"):
         msg = f"rollout {state.id} is rolling back; {verb} has no effect"
         raise UsageError(msg, hint=f"`rollout watch {state.id}` shows it end.")
-    waits = state.hold is not None and state.hold.reason in APPROVABLE
-    if verb == "approve" and state.step is not StepName.CLEANUP and not waits:
+    reason = state.hold.reason if state.hold is not None else None
+    if verb == "approve" and reason == "inconclusive":
+        msg = f"rollout {state.id} holds without a verdict: a plain approval is not enough"
+        raise UsageError(msg, hint="`rollout approve --accept-inconclusive --reason ...` says that you accept that.")
+    if verb == "accept_inconclusive" and reason != "inconclusive":
+        msg = f"rollout {state.id} does not hold for want of a verdict"
+        raise UsageError(msg, hint=f"`rollout status {state.id}` says what it waits for.")
+    if verb == "promote" and state.step is StepName.CLEANUP:
+        msg = f"rollout {state.id} is promoted already"
+        raise UsageError(msg, hint=f"`rollout status {state.id}` says what it waits for.")
+    if verb == "approve" and state.step is not StepName.CLEANUP and reason != "approval":
         msg = f"rollout {state.id} does not wait for an approval"
         why = state.hold.detail if state.hold else str(state.phase)
         raise UsageError(msg, why=why, hint=f"`rollout status {state.id}` says what it waits for.")

@@ -17,7 +17,8 @@ LEASE = 30.0
 """seconds a claim lives without being renewed"""
 PATIENCE = 900.0
 """seconds a server may be unreachable before `run` gives up (the rollout stays; a later `run` goes on)"""
-LISTEN = 0.25
+LISTEN = 0.1
+"""seconds between looks at what people said"""
 
 
 @contextlib.asynccontextmanager
@@ -29,8 +30,10 @@ async def lease_kept(store: Store, rollout_id: str, fence: int) -> AsyncIterator
             await asyncio.sleep(LEASE / 3)
             try:
                 store.renew(rollout_id, fence, LEASE)
-            except (FencedOff, StoreError):
-                return  # the next append meets the same fact and says so
+            except StoreError:
+                continue  # busy or away for a moment; the next append meets the same fact and says so
+            except FencedOff:
+                return
 
     task = asyncio.create_task(renew())
     try:

@@ -16,9 +16,10 @@ from rollout.domain.receipts import Receipts, marker
 from rollout.domain.state import Event, Phase, RolloutState, Said, StepName
 from rollout.domain.world import RouteView, Scope
 from rollout.engine.preview import Preview, preview
-from rollout.engine.refuse import refuse
 from rollout.engine.run import LEASE, crank, lease_kept
+from rollout.engine.say import say
 from rollout.engine.tick import Engine, OnEvent, scope_of
+from rollout.engine.trusted import FACT, TrustedClock, anchor
 from rollout.errors import NotFound, RouteTaken, UsageError
 from rollout.plan.load import LoadedPlan
 from rollout.plan.model import Plan
@@ -88,7 +89,7 @@ class Service:
             step=StepName.DECLARE,
             created=now,
             entered=now,
-            facts={"nonce": uuid.uuid4().hex, "store": self.store.store_id, **facts},
+            facts={FACT: anchor(self.clock), "nonce": uuid.uuid4().hex, "store": self.store.store_id, **facts},
         )
 
     async def preview(self, loaded: LoadedPlan) -> Preview:
@@ -138,19 +139,16 @@ class Service:
                 async with lease_kept(self.store, rollout_id, fence):
                     actor = f"engine@{owner.host}"
                     ports = (connected.backend, connected.measurer)
-                    yield Engine(self.store, self.clock, *ports, plan, rollout_id, fence, actor, on_event, self.checkpoint)
+                    clock = TrustedClock.of(self.clock, stored.state)
+                    yield Engine(self.store, clock, *ports, plan, rollout_id, fence, actor, on_event, self.checkpoint)
             finally:
                 await connected.aclose()
         finally:
             self.store.release(rollout_id, fence)
 
     def say(self, rollout_id: str, verb: str, actor: str, reason: str, args: dict[str, Json] | None = None) -> RolloutState:
-        """Journal what a person wants; whoever ticks takes it up first. Refused where it cannot have an effect."""
-        state = self.store.load(rollout_id).state
-        refuse(state, verb)
-        spoken = "accept_inconclusive" if verb == "approve" and (args or {}).get("accept_inconclusive") else verb
-        self.store.say(state.id, spoken, actor, reason, args or {})
-        return state
+        """`engine.say` with this store."""
+        return say(self.store, rollout_id, verb, actor, reason, args or {})
 
     def retry(self, rollout_id: str, *, actor: str, reason: str) -> StoredRollout:
         """A new attempt of an ended rollout's plan; the old evidence stays with the old one."""
@@ -173,7 +171,10 @@ class Service:
     async def rollback_route(
         self, server: str, route: str, connect: Callable[[], Awaitable[Connected]], actor: str, reason: str, on_event: OnEvent = _quiet
     ) -> RolloutState:
-        """Roll back whatever holds the route, from the marker on the server: no plan and no store are needed."""
+        """Roll back whatever holds the route, from the marker on the server: no plan and no store are needed.
+
+        Ends when it is over or holds for a person; while stable is away (`halted`) it goes on looking.
+        """
         server = server.rstrip("/")
         held = self.store.active_on(server, route)
         connected = await connect()
@@ -184,7 +185,7 @@ class Service:
         else:
             target = await self._take_over(connected, server, route, actor, reason)
         async with self._engine(target, on_event, connected) as engine:
-            return await crank(engine, lambda _state: False)
+            return await crank(engine, lambda s: s.phase is Phase.HOLDING)
 
     async def _take_over(self, connected: Connected, server: str, route: str, actor: str, reason: str) -> str:
         try:

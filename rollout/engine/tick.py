@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -18,10 +18,11 @@ from rollout.domain.decision import Act, Advance, Decision, Finish, Halt, HoldOn
 from rollout.domain.effects import LINGERING, Effect, satisfied
 from rollout.domain.health import expected_after
 from rollout.domain.ports import Backend, Measurer
-from rollout.domain.receipts import receipts_of
+from rollout.domain.receipts import Receipts, receipts_of
 from rollout.domain.state import Event, Phase, RolloutState, Said, StepName, evolve
 from rollout.domain.world import Scope, World
 from rollout.engine.decide import decide, fenced
+from rollout.engine.trusted import FACT, TrustedClock
 from rollout.errors import ExitCode, FencedOff, Refused, ServerError
 from rollout.plan.model import Plan
 from rollout.store import Store
@@ -71,13 +72,26 @@ class Engine:
             world = await self.backend.observe(scope_of(state))
         except ServerError as error:
             return self._unreachable(state, error)
+        world = self._dated(world)
         self.checkpoint("observed")
-        state = self._recover(state, world)
+        state = self._recover(self._anchored(state), world)
         ctx = self._ctx(state, world)
         taken = fenced(ctx)
         if taken:
             return self._fenced(state, taken)
         return await self._proceed(ctx)
+
+    def _dated(self, world: World) -> World:
+        """The world on the rollout's own time, so that a jump of the wall clock is no drain, no window and no deadline."""
+        now = self.clock.now()
+        return replace(world, now=now, samples={name: replace(sample, at=now) for name, sample in world.samples.items()})
+
+    def _anchored(self, state: RolloutState) -> RolloutState:
+        """Journal a new anchor of time: after a reboot, on another host, or in a rollout of an older release."""
+        at = self.clock.at if isinstance(self.clock, TrustedClock) else None
+        if at is None or state.fact(FACT) == at:
+            return state
+        return self._write(state, [self._event("fact", "time is anchored to this machine's steady clock", facts={FACT: at})])
 
     def _ctx(self, state: RolloutState, world: World) -> Ctx:
         return Ctx(self.plan, state, world, self.backend.derive, self.backend.diff)
@@ -153,7 +167,11 @@ class Engine:
             return self._write(state, [self._outcome(state, opened.effect, "observed", {"already": True})])
         text = "no result" if not opened.effect.writes else "not applied"
         lingers = opened.effect.verb in LINGERING
-        facts = {"unsure": {"effect": opened.effect.model_dump(mode="json"), "at": opened.at.isoformat()}} if lingers else {}
+        facts: dict[str, Json] = (
+            {"unsure": {"effect": opened.effect.model_dump(mode="json"), "at": opened.at.isoformat()}} if lingers else {}
+        )
+        if opened.effect.verb == "twin":
+            facts["twin_cut"] = opened.effect.args["deployment"]
         outcome = self._event("outcome", f"{text}: {opened.effect.why}", verb=opened.effect.verb, result=text, facts=facts)
         return self._write(state, [outcome])
 
@@ -163,6 +181,8 @@ class Engine:
             facts[effect.fact] = {"at": self.clock.now().isoformat(), **receipt}
         if effect.verb in ("join", "set_weight", "leave", "twin") and state.fact("expected") is not None:
             facts["expected"] = expected_after(effect, state.facts["expected"])
+        if effect.verb == "twin":
+            facts["twin_cut"] = None
         return self._event("outcome", f"{result}: {effect.why}", verb=effect.verb, result=result, facts=facts, receipt=receipt)
 
     def _refused(self, state: RolloutState, effect: Effect, error: Refused) -> Tick:
@@ -262,7 +282,13 @@ def scope_of(state: RolloutState) -> Scope:
     if receipts is None:
         names = tuple(state.fact("names") or ())
         return Scope(state.route, names, (), names)
-    return Scope(receipts.route, receipts.names, receipts.probe_names, receipts.names)
+    return Scope(receipts.route, receipts.names, receipts.probe_names, () if _leaving(state, receipts) else receipts.names)
+
+
+def _leaving(state: RolloutState, receipts: Receipts) -> bool:
+    """On the way back until the canary's share is proved 0: no engine is asked for counters then, for nothing is decided from them."""
+    left, proved = state.fact("undo.left"), state.fact("undo.proved")
+    return state.undo is not None and state.fact("undo.looked") is not None and left is not None and proved is None and bool(receipts.pairs)
 
 
 def base_phase(state: RolloutState) -> Phase:

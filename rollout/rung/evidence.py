@@ -34,6 +34,8 @@ from rollout.rung import windows
 Json = Any
 BEFORE_FULL = {"rich": 600.0, "thin": 3600.0, "sparse": 7200.0}
 DEADLINE = {"rich": 7200.0, "thin": 7200.0, "sparse": 14400.0}
+BLIND = 60.0
+"""seconds that judging waits for stable's first good scrape; then probes alone decide"""
 BUSY, BUSY_WINDOWS = 5, 3
 """with this many canary requests in a window, users tell more than our probes: so many windows lie between two batches"""
 LIVE_REQUESTS = {"rich": 20, "thin": 20, "sparse": 10}
@@ -43,7 +45,7 @@ def judge(ctx: Ctx, rung: Rung, *, last: bool) -> Decision | None:
     """The next thing until this rung may be left; None when it may. FAIL and the breaker take the canary back."""
     fact = ctx.state.fact(ctx.key("judge"))
     if fact is None:
-        return Record({ctx.key("judge"): _begin(ctx)}, "judging begins: margins and reference are fixed from here")
+        return _blind(ctx) or Record({ctx.key("judge"): _begin(ctx)}, "judging begins: margins and reference are fixed from here")
     seen = ctx.state.fact(ctx.key("seen")) or {}
     if seen.get("rung") != rung.index:
         return _enter(ctx, rung, seen)
@@ -53,6 +55,15 @@ def judge(ctx: Ctx, rung: Rung, *, last: bool) -> Decision | None:
     if concluded is not None or (not last and _exposed(ctx, seen, last=False)):
         return concluded
     return _pairs(ctx, rung, fact, seen) or _window(ctx, rung, fact, seen) or _leave(ctx, found, seen, last=last)
+
+
+def listen(ctx: Ctx, rung: Rung) -> Decision | None:
+    """Windows and a FAIL while somebody holds the rung; nothing else."""
+    fact, seen = ctx.state.fact(ctx.key("judge")), ctx.state.fact(ctx.key("seen"))
+    if fact is None or seen is None or seen.get("rung") != rung.index:
+        return None
+    found = verdict(JudgeConfig.from_json(fact["config"]), JudgeState.from_json(fact["state"]))
+    return TakeBack("verdict", found.sentence) if found.kind == "fail" else _window(ctx, rung, fact, seen)
 
 
 def _begin(ctx: Ctx) -> dict[str, Json]:
@@ -70,6 +81,15 @@ def _begin(ctx: Ctx) -> dict[str, Json]:
         memory_floor=plan.guards.memory_floor,
     )
     return {"config": config.to_json(), "state": new_state(config).to_json(), "began": ctx.now.isoformat()}
+
+
+def _blind(ctx: Ctx) -> Decision | None:
+    """One failed scrape must not decide what the whole rollout is compared with: wait a little for a good one."""
+    sample = ctx.world.samples.get(ctx.pair.stable)
+    proved = ctx.at(ctx.key("rung", 0, "proved"))
+    if (sample is not None and sample.status != "METRIC_ERROR") or ctx.since(proved) > BLIND:
+        return None
+    return ctx.wait(f"stable's metrics can be read ({sample.why if sample else 'not scraped'})")
 
 
 def _enter(ctx: Ctx, rung: Rung, seen: Mapping[str, Json]) -> Record:
@@ -171,7 +191,7 @@ def _leave(ctx: Ctx, found: Verdict, seen: Mapping[str, Json], *, last: bool) ->
     mode, hold = str(ctx.state.fact("mode")), ctx.state.hold
     held = hold is not None and hold.reason == "inconclusive"
     word = ctx.state.fact("said.promote") is not None or ctx.state.fact("said.accept_inconclusive") is not None
-    if last and (word or (found.kind == "pass" and not held and _exposed(ctx, seen, last=True))):
+    if word or (last and found.kind == "pass" and not held and _exposed(ctx, seen, last=True)):
         return None
     late = _late(ctx, mode)
     if late:

@@ -10,12 +10,17 @@ from typing import Any
 from rollout.analysis import ArmWindow, Histogram, Window
 from rollout.analysis.counters import CounterSample, InstanceCounters, window_delta
 from rollout.domain.context import Ctx
+from rollout.domain.decision import Decision, Record, TakeBack
+from rollout.domain.receipts import Pair
 from rollout.domain.samples import from_json, to_json
 from rollout.domain.weights import Rung, load_ratio
 from rollout.domain.world import EngineSample
 from rollout.rung.write import stable_share
 
 Json = Any
+BREAKER_REQUESTS, BREAKER_SHARE = 20, 0.4
+SAME_INSTANT = 2.0
+"""seconds by which the samples of one look may differ"""
 LONGEST = 1800.0
 """seconds after which GPUStack's proxy ends any request"""
 
@@ -88,9 +93,15 @@ def window(ctx: Ctx, rung: Rung, since: Mapping[str, Json], number: int) -> Wind
 
 
 def _share(ctx: Ctx, before: Mapping[str, EngineSample]) -> tuple[int, int] | None:
-    """(canary, all) first tokens in the window; None when any side of the route cannot be counted."""
+    """(canary, all) first tokens in the window; None when any side of the route cannot be counted over the same time."""
     counts = {}
+    ats = [before[name].at for name in in_route(ctx) if name in before]
+    if ats and (max(ats) - min(ats)).total_seconds() > SAME_INSTANT:
+        return None
     for name in in_route(ctx):
+        view = ctx.world.deployments.get(name)
+        if view is None or set(view.routes) - {ctx.receipts.route, *ctx.receipts.probe_names}:
+            return None  # it also serves another route: its requests do not say who was asked here
         now, then = started(ctx.world.samples.get(name)), started(before.get(name))
         if now is None or then is None or now < then:
             return None
@@ -103,6 +114,21 @@ def users_since(ctx: Ctx, since: Mapping[str, Json] | None, own: int) -> int:
     raw = since["samples"].get(ctx.pair.canary) if since else None
     arm = window_delta(counters(from_json(raw)) or {}, counters(ctx.world.samples.get(ctx.pair.canary))) if raw else None
     return max(0, arm.requests - own) if arm is not None else 0
+
+
+def breaker(ctx: Ctx, pair: Pair, key: str) -> Decision | None:
+    """Errors of a canary without a control: at least 8 of 20, and at least 40 % of the window, take it back."""
+    fact, sample = ctx.state.fact(key), ctx.world.samples.get(pair.canary)
+    if sample is None or sample.status != "OK":
+        return None
+    base = {key: {"at": ctx.now.isoformat(), "sample": to_json(sample)}}
+    if fact is None:
+        return Record(base, f"{pair.canary} carries the share alone: the breaker watches it")
+    arm = window_delta(counters(from_json(fact["sample"])) or {}, counters(sample))
+    if arm.requests >= BREAKER_REQUESTS and arm.errors >= BREAKER_SHARE * arm.requests:
+        return TakeBack("breaker", f"{pair.canary} failed {arm.errors} of its last {arm.requests} requests")
+    enough = arm.requests >= BREAKER_REQUESTS and ctx.since(datetime.fromisoformat(fact["at"])) >= ctx.the_plan.evidence.window
+    return Record(base, f"{arm.errors} of {arm.requests} requests failed") if enough or arm.restarts else None
 
 
 def _memory(ctx: Ctx) -> int | None:

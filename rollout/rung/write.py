@@ -52,19 +52,16 @@ def _write(ctx: Ctx, rung: Rung) -> Decision | None:
     gap = capacity_gap(ctx)
     if gap:
         return ctx.wait(f"capacity gate: {gap}")
-    if stable is not None and stable.weight != pair.scaled and canary is None:
+    doubled = sum(1 for t in route.targets if t.deployment == pair.stable) > 1
+    if stable is not None and (stable.weight != pair.scaled or doubled) and canary is None:
         why = f"re-weight {pair.stable} {stable.weight} -> {pair.scaled}: its weight is too coarse for the ladder"
         return act("twin", why, ctx.key("twinned"), route=route.name, deployment=pair.stable, weight=pair.scaled)
     share = f"{rung.pair_share:.2%} of the pair, {rung.route_share:.2%} of the route"
-    verb, word = ("join", "joins") if canary is None else ("set_weight", "to")
-    return act(
-        verb,
-        f"{pair.canary} {word} weight {rung.weight} ({share})",
-        f"{key}.written",
-        route=route.name,
-        deployment=pair.canary,
-        weight=rung.weight,
-    )
+    args = {"route": route.name, "deployment": pair.canary, "weight": rung.weight}
+    if canary is not None:
+        return act("set_weight", f"{pair.canary} to weight {rung.weight} ({share})", f"{key}.written", **args)
+    limit = {k: v for k, v in (stable.extra if stable else {}).items() if k == "max_running_requests" and v is not None}
+    return act("join", f"{pair.canary} joins weight {rung.weight} ({share})", f"{key}.written", **args, extra=limit)
 
 
 def _activate(ctx: Ctx, rung: Rung) -> Decision | None:

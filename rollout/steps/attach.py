@@ -31,7 +31,12 @@ def _stable_probe(ctx: Ctx, pair: Pair) -> Decision | None:
 
 
 def _warm(ctx: Ctx, pair: Pair) -> Decision | None:
-    if ctx.state.fact(ctx.key("warm")):
+    warm = ctx.state.fact(ctx.key("warm"))
+    if warm and 2 * warm.get("ok", 0) < warm.get("n", 1):
+        return HoldOn(
+            "not_ready", f"{pair.canary} answered {warm.get('ok')} of {warm.get('n')} warm-up requests", clears=(ctx.key("warm"),)
+        )
+    if warm:
         return None
     probes = ctx.the_plan.evidence.probes
     args = {"model": pair.canary_probe, "prompts": list(probes.prompts), "n": probes.warm_up, "max_tokens": probes.max_tokens}

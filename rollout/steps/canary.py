@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from rollout.domain.context import Ctx, act
-from rollout.domain.decision import Advance, Decision, Halt, Record
+from rollout.domain.decision import Advance, Decision, Halt, HoldOn, Record
 from rollout.domain.health import serving
 from rollout.domain.receipts import Pair, Receipts, receipts_of
 from rollout.domain.state import StepName
 from rollout.rung.climb import climb
 
 ABSENCE_PROBES = 20
+PROVE_WITHIN = 60.0
+"""seconds the proof by traffic may take; after that the route's own word counts, and says so"""
 
 
 def decide(ctx: Ctx) -> Decision:
@@ -55,6 +57,12 @@ def _prove(ctx: Ctx, receipts: Receipts) -> Decision | None:
     hits = sum(n for name, n in seen.get("models", {}).items() if name in canaries)
     if hits == 0 and seen.get("ok", 0) > 0:
         return Record({"undo.proved": {"at": ctx.now.isoformat(), **seen}}, f"0 of {seen.get('n')} own requests reached the canary")
+    tried = ctx.since(ctx.at("undo.left"))
+    if tried > PROVE_WITHIN and hits == 0:
+        unproved = {"undo.proved": {"at": ctx.now.isoformat(), "unverified": True}}
+        return Record(unproved, f"the canary has no target; not verified by traffic, nothing answers: {seen.get('errors')}")
+    if tried > PROVE_WITHIN:
+        return HoldOn("weight_not_effective", f"the canary has no target, but answered {hits} requests", clears=("undo.verified",))
     if ctx.state.fact("undo.refreshed") is None:
         return act("refresh", "drop the route's cached targets", "undo.refreshed", route=receipts.route)
     if ctx.since(ctx.at("undo.verified")) < 1:
@@ -66,9 +74,12 @@ def _weights(ctx: Ctx, receipts: Receipts) -> Decision | None:
     """Stable's weight as it was found, where the ladder needed a finer one (only ever done to a sole target)."""
     route = ctx.world.route
     for pair in receipts.pairs:
-        target = route.target_of(pair.stable) if route else None
-        alone = route is not None and len(route.targets) == 1
-        if target is not None and alone and target.weight != pair.weight:
+        mine = [t for t in route.targets if t.deployment == pair.stable] if route else []
+        alone = route is not None and len(mine) == len(route.targets)
+        if mine and not alone and (len(mine) > 1 or mine[0].weight != pair.weight):
+            detail = f"{pair.stable} has weights {[t.weight for t in mine]}, found {pair.weight}; others joined the route meanwhile"
+            return HoldOn("drift", f"{detail}: set it by hand, then `rollout resume`")
+        if mine and (len(mine) > 1 or mine[0].weight != pair.weight):
             why = f"{pair.stable} gets its weight {pair.weight} back"
             return act("twin", why, None, route=receipts.route, deployment=pair.stable, weight=pair.weight)
     return None

@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 
 from rollout.domain.context import Ctx, act
-from rollout.domain.decision import Decision, Finish, HoldOn, Record, TakeBack, Wait
+from rollout.domain.decision import Decision, Finish, HoldOn, Record, Wait
 from rollout.domain.draining import wait_empty
+from rollout.domain.health import serving
 from rollout.domain.receipts import Pair
 from rollout.domain.serve import take_down
 from rollout.domain.state import Phase
@@ -17,25 +18,7 @@ LOOK = 60.0
 
 def decide(ctx: Ctx) -> Decision:
     """Window, approval, then one thing after another; nothing that anybody still uses is touched."""
-    return _carried(ctx) or _window(ctx) or _approval(ctx) or _remove(ctx) or _release(ctx)
-
-
-def _carried(ctx: Ctx) -> Decision | None:
-    """While stable can still come back: a canary that is down at 100 % is a reason to go back at once."""
-    if ctx.state.fact("cleanup.began"):
-        return None
-    for pair in ctx.receipts.pairs:
-        canary, stable = ctx.world.deployments.get(pair.canary), ctx.world.deployments.get(pair.stable)
-        down = canary is None or not any(i.running for i in canary.instances)
-        if down and stable is not None and stable.ready:
-            return TakeBack("canary_lost", f"{pair.canary} has no running instance; {pair.stable} is warm")
-    return None
-
-
-def window_end(ctx: Ctx) -> str:
-    """When the window ends (ISO); fixed when the window begins."""
-    begun = ctx.state.entered + timedelta(seconds=ctx.the_plan.window.duration)
-    return begun.isoformat()
+    return _window(ctx) or _approval(ctx) or _remove(ctx) or _release(ctx)
 
 
 def _window(ctx: Ctx) -> Decision | None:
@@ -56,6 +39,10 @@ def _approval(ctx: Ctx) -> Decision | None:
 
 
 def _remove(ctx: Ctx) -> Decision | None:
+    for pair in ctx.receipts.pairs:
+        view = ctx.world.deployments.get(pair.canary)
+        if view is None or not view.ready or not serving(ctx.world, pair.canary):
+            return HoldOn("canary_unavailable", f"{pair.canary} does not serve in full: nothing of the old side is removed")
     if ctx.state.fact("cleanup.began") is None:
         return Record({"cleanup.began": {"at": ctx.now.isoformat()}}, "cleanup begins: from here a rollback needs a new plan")
     for pair in ctx.receipts.pairs:

@@ -51,17 +51,24 @@ def _absent(ctx: Ctx, pair: Pair) -> Decision | None:
     if seen is None:
         return act("probe", f"own requests: does {pair.stable} still answer?", key, model=ctx.receipts.route, n=ABSENCE_PROBES)
     hits = seen.get("models", {}).get(pair.stable, 0)
-    if hits == 0 and seen.get("ok", 0) > 0:
+    if hits == 0 and 2 * seen.get("ok", 0) >= seen.get("n", 1):
         return None
     if hits and ctx.state.fact(ctx.key("again")) is None:
         return act("refresh", "drop the route's cached targets once more", ctx.key("again"), route=ctx.receipts.route)
+    again = ctx.at(ctx.key("again"))
+    if hits and again is not None and (ctx.at(key) or again) <= again:
+        left = ctx.the_plan.evidence.settle - ctx.since(again)
+        return ctx.wait("settles after the cache drop", left) if left > 0 else Record({key: None}, "asks again after the cache drop")
     if hits:
         return HoldOn("weight_not_effective", f"{pair.stable} left the route but answered {hits} requests", clears=(key, ctx.key("again")))
     return HoldOn("probe_failed", f"production route does not answer: {seen.get('errors')}", clears=(key,))
 
 
 def _drain(ctx: Ctx) -> Decision | None:
-    plan = ctx.the_plan.drain
+    plan, view = ctx.the_plan.drain, ctx.world.deployments.get(ctx.pair.stable)
+    others = sorted(set(view.routes) - set(ctx.receipts.probe_names)) if view else []
+    if others:  # it serves on and is not removed, so nothing has to be waited for
+        return None
     return wait_empty(ctx, ctx.pair.stable, ctx.key("drain"), plan.quiet, plan.deadline, plan.on_timeout)
 
 
@@ -88,9 +95,13 @@ def _restore(ctx: Ctx, receipts: Receipts, pair: Pair) -> Decision | None:
     route, view = ctx.world.route, ctx.world.deployments.get(pair.stable)
     target = route.target_of(pair.stable) if route else None
     if target is not None:
-        return None if target.active else _unavailable(ctx, pair)
+        touched = ctx.state.fact(f"undo.{pair.stable}.back") or (route and route.target_of(pair.canary))
+        return _unavailable(ctx, pair) if touched and not target.active else None
+    if ctx.state.fact("given_up"):
+        return None
     if view is None:
-        return HoldOn("rollback_impossible", f"stable deployment {pair.stable} is gone; `rollout run` a plan that recreates it")
+        detail = f"stable deployment {pair.stable} is gone (its spec is in the journal); say rollback again to end it as it is"
+        return HoldOn("rollback_impossible", detail, verbs=("resume", "rollback"))
     if not view.ready:
         return Halt("stable_lost", f"{pair.stable} is not ready ({view.ready_replicas} of {view.replicas}): no traffic is sent to it")
     key = f"undo.{pair.stable}.answered"

@@ -69,6 +69,8 @@ def breaks(cell: dict[str, Json], floor: int, max_ttft: float | None) -> str | N
     memory = cell.get("memory_peak")
     if memory is not None and memory < floor:
         return f"memory available fell to {memory / 2**30:.1f} GiB, floor {floor / 2**30:.1f} GiB"
+    if not cell.get("ok"):
+        return "no request was answered"
     if cell.get("errors"):
         return f"{cell['errors']} of {cell['n']} requests failed"
     if max_ttft is not None and cell.get("ttft_p50") is not None and cell["ttft_p50"] > max_ttft:

@@ -41,7 +41,8 @@ change: {unit: backend_image, to: {image_name: "%(image)s"}}   # exactly one uni
 stable: [{deployment: %(stable)s}]
 canary: {sizing: {worker: %(worker)s}}
 stage: {worker: staging, prompt_tokens: [128], concurrency: [1, 2], requests_per_cell: 4, output_tokens: 8}
-evidence: {mode: thin, window: 1s, min_time: 3s, min_time_before_full: 4s, deadline: 90s, probes: {pairs: 40, batch: 8, max_tokens: 2, warm_up: 4}}
+evidence:
+  {mode: thin, window: 1s, min_time: 3s, min_time_before_full: 4s, deadline: 90s, probes: {pairs: 40, batch: 8, max_tokens: 2, warm_up: 4}}
 drain: {quiet: 1s}
 window: {duration: 4s}
 cleanup: {approval: required}

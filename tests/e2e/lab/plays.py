@@ -9,7 +9,7 @@ from typing import Any
 from lab.scenario import ENGINE, Row, Scenario
 from rollout.domain.state import Phase, RolloutState
 from rollout.errors import ExitCode
-from rollout.testing.traffic import Record
+from rollout.testing.traffic import Load, Record
 from tests.e2e.lab.live import LIGHT, PLAIN, QUICK, SHORT, STREAMS, Live, figures
 
 SKIP = {"skip": "staging has a play of its own"}
@@ -36,9 +36,9 @@ class Seen:
         return self.states[0].phase
 
 
-def live(scene: Scenario, *loads: Any) -> Live:
+def live(scene: Scenario, *loads: Load, tail: float = 120.0) -> Live:
     """Users of the scenario's route: a key of somebody who is no administrator."""
-    return Live(scene.described["inference_url"], scene.described["user_key"], scene.name, *loads)
+    return Live(scene.described["inference_url"], scene.described["user_key"], scene.name, *loads, tail=tail)
 
 
 def seen(scene: Scenario, code: int, before: Row, records: list[Record], **more: Any) -> Seen:
@@ -54,12 +54,15 @@ def on_rung(target: int = 0) -> Callable[[RolloutState], bool]:
 
 
 def healthy(scene: Scenario) -> Seen:
-    """A whole rollout with staging, under 40 clients, half of them in streams of 5-60 s."""
+    """A whole rollout with staging, under 40 clients, half of them in streams of 5-60 s.
+
+    Streams on the new side that still run 10 s after the end are let go and not counted: nothing happens to them any more.
+    """
     stable = scene.deploy("a", "spark-01")
     scene.route({stable: 100}, meta=META)
     plan = scene.operator.plan([stable])
     before = scene.snapshot()
-    with live(scene, STREAMS, PLAIN) as users:
+    with live(scene, STREAMS, PLAIN, tail=10.0) as users:
         users.more(20)
         code = scene.operator.finished(scene.operator.start("run", plan, "--until", "completed"))
     return seen(scene, code, before, users.records, stable=stable)

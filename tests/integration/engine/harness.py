@@ -44,10 +44,15 @@ class SteppingClock:
 
     def __init__(self) -> None:
         self.time = datetime(2026, 11, 1, tzinfo=UTC)
+        self.jump = timedelta()
+        """by how much the wall clock is wrong"""
 
     def now(self) -> datetime:
         self.time += timedelta(milliseconds=1)
-        return self.time
+        return self.time + self.jump
+
+    def boot(self) -> str:
+        return "boot-1"
 
     def monotonic(self) -> float:
         return self.time.timestamp()

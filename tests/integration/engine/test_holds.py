@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -236,3 +237,66 @@ def test_a_second_plan_on_the_route_is_refused(tmp_path: Path) -> None:
     assert (state.phase, state.exit_code) == (Phase.ABORTED, 30)
     assert len(case.platform.writes) == written
     assert case.run(rollout_id).phase is Phase.COMPLETED
+
+
+def test_a_jump_of_the_wall_clock_opens_no_window(tmp_path: Path) -> None:
+    """The clock is set a day ahead in the middle of the window: stable stays, and the window lasts as long as it should."""
+    case = Case(tmp_path, PLAN.replace("duration: 2m", "duration: 1h"))
+    rollout_id = case.start().state.id
+    entered = case.run(rollout_id, until=reached(StepName.CLEANUP)).entered
+    case.clock.jump += timedelta(hours=25)
+    for _ in range(5):
+        asyncio.run(case.service().tick(rollout_id))
+    assert "chat-a" in case.platform.deployments
+    case.run(rollout_id)
+    deleted = next(e.at for e, _ in case.events if e.kind == "intent" and e.text == "delete chat-a")
+    assert 3600 <= (deleted - entered).total_seconds() < 4000
+
+
+def test_a_canary_that_fails_after_the_hand_over_is_taken_back(tmp_path: Path) -> None:
+    """There is no control at 100 %, but errors of nearly every request need none."""
+    case = Case(tmp_path, PLAN.replace("duration: 2m", "duration: 1h"))
+    rollout_id = case.start().state.id
+    state = case.run(rollout_id, until=reached(StepName.CLEANUP))
+    case.platform.deployments[f"chat-a-r{state.id[:8]}"].failing = 0.9
+    assert case.run(rollout_id).phase is Phase.ROLLED_BACK
+    assert case.shape() == case.before
+
+
+def test_a_paused_rung_is_still_guarded(tmp_path: Path) -> None:
+    """A person holds it and goes to lunch; the canary fails most requests: it is taken back all the same."""
+    case = Case(tmp_path)
+    rollout_id = case.start().state.id
+    case.run(rollout_id, until=lambda s: s.fact("0.seen") is not None)
+    case.service().say(rollout_id, "pause", "tester", "lunch")
+    canary = next(d for n, d in case.platform.deployments.items() if n.startswith("chat-a-r"))
+    canary.failing = 0.9
+    assert case.run(rollout_id).phase is Phase.ROLLED_BACK
+
+
+def test_a_rollout_that_never_won_the_route_puts_nothing_back(tmp_path: Path) -> None:
+    """It died while it claimed; meanwhile somebody replaced its stable. Its abort writes nothing but its own marker's end."""
+    case = Case(tmp_path)
+    rollout_id = case.start().state.id
+    case.run(rollout_id, until=lambda s: s.fact("marker") is not None)
+    case.platform.deploy("chat-new")
+    case.platform.route("chat", {"chat-new": 100}, {"rollout": {"nonce": "another", "id": "x"}})
+    written = len(case.platform.writes)
+    case.service().say(rollout_id, "abort", "tester", "x")
+    assert case.run(rollout_id).phase is Phase.ABORTED
+    assert len(case.platform.writes) == written
+    assert [t.deployment for t in case.platform.routes["chat"].targets] == ["chat-new"]
+
+
+def test_an_impossible_rollback_can_be_ended(tmp_path: Path) -> None:
+    """Stable is gone: it says so, and a second word ends it with 21, the route given back."""
+    case = Case(tmp_path)
+    rollout_id = case.start().state.id
+    case.run(rollout_id, until=reached(StepName.CLEANUP))
+    del case.platform.deployments["chat-a"]
+    case.service().say(rollout_id, "rollback", "tester", "x")
+    case.run(rollout_id, until=holding("rollback_impossible"))
+    case.service().say(rollout_id, "rollback", "tester", "end it")
+    state = case.run(rollout_id)
+    assert (state.phase, state.exit_code) == (Phase.ABORTED, 21)
+    assert "rollout" not in case.platform.routes["chat"].meta

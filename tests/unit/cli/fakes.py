@@ -78,6 +78,9 @@ class FakeStore:
             raise JournalBroken(f"The journal of rollout {rollout_id} is broken at row 2.", why="Row 2: it was changed.")
         return len(self.entries)
 
+    def active_on(self, server: str, route: str) -> StoredRollout | None:
+        return None
+
     def pending(self, rollout_id: str) -> tuple[str, ...]:
         return self.unheard
 
@@ -104,7 +107,7 @@ class FakeService:
 
     def say(self, rollout_id: str, verb: str, actor: str, reason: str, args: Mapping[str, Any]) -> RolloutState:
         state = self.store.load(rollout_id).state
-        refuse(state, verb)
+        refuse(state, "accept_inconclusive" if verb == "approve" and args.get("accept_inconclusive") else verb)
         self.said.append((state.id, verb, actor, reason, args))
         return state
 
@@ -160,6 +163,7 @@ def desk(monkeypatch: pytest.MonkeyPatch) -> FakeDesk:
 
     monkeypatch.setattr(wiring, "open_store", opened)
     monkeypatch.setattr(wiring, "service", lambda *_: made.service)
+    monkeypatch.setattr(wiring, "say", lambda _store, *said: made.service.say(*said))
     monkeypatch.setattr(Desk, "clock", made.clock, raising=False)
     monkeypatch.setattr("rollout.cli.desk.SystemClock", lambda: made.clock)
     monkeypatch.setenv("ROLLOUT_ACTOR", "ana")
