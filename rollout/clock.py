@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,6 +34,8 @@ class SystemClock:
         return time.clock_gettime(_STEADY)
 
     async def sleep(self, seconds: float) -> None:
+        import asyncio  # who sleeps has it loaded; a command that only says a word does not pay for it
+
         await asyncio.sleep(seconds)
 
     def boot(self) -> str:

@@ -5,6 +5,8 @@ Root help must stay as cheap as `import typer`: nothing else of weight is import
 
 from __future__ import annotations
 
+import gc
+import os
 import sys
 from typing import Annotated
 
@@ -41,6 +43,8 @@ def root(
 
 def main(args: list[str] | None = None) -> int:
     """Run one command line and return its exit code. No traceback reaches the user."""
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # we use none, and looking for them opens every installed package
+    gc.set_threshold(50_000, 20, 20)  # loading a command makes many objects and drops hardly any
     try:
         done = typer.main.get_command(app).main(args=args, prog_name="rollout", standalone_mode=False)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the last place before the user: every error becomes three lines

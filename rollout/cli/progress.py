@@ -29,7 +29,7 @@ class Progress:
 
     def __call__(self, event: Event, state: RolloutState) -> None:
         before, self._before = self._before, event
-        line = transition(event_view(event), state.step.value)
+        line = transition(event_view(event), "undo" if state.undo is not None else state.step.value)
         if event.kind == "wait" or routine(event):
             self._passing(line, event.at)
         elif not repeats(event, before) and not obvious(event, before):

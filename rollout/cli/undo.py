@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,6 +17,8 @@ if TYPE_CHECKING:
 OWNER_SECONDS = 45.0
 """how long the owner may leave the word unheard before this process takes the rollout over and fences it off"""
 POLL = 0.25
+STANDS_BACK = 0.5
+"""seconds for which a process that was heard by an owner leaves the machine to it"""
 EXITS = (
     ExitCode.DONE,
     ExitCode.USAGE,
@@ -92,6 +93,8 @@ def rollback(
     at = gpustack_at(server, inference, management_key, inference_key)
     from rollout.cli.desk import opened
     from rollout.cli.driving import DETACHED, detached, tell
+    import asyncio
+
     from rollout.cli.progress import Progress
     from rollout.cli.wiring import connect_to
 
@@ -118,12 +121,10 @@ def rollback(
 
 
 def _go_back(word: str, rollout_id: str, reason: str, store: str | None, actor: str | None, *, json: bool) -> int:
-    from rollout.cli.wiring import say_at_once
-    from rollout.clock import SystemClock
-    from rollout.settings import Settings
-
     why = options.said(reason)
-    heard = say_at_once(Settings.read(store=store, actor=actor), SystemClock(), rollout_id, word, why)
+    heard = _heard(word, rollout_id, why, store, actor)
+
+    import asyncio
 
     from rollout.cli.desk import opened
     from rollout.cli.driving import DETACHED, tell, turn
@@ -140,6 +141,22 @@ def _go_back(word: str, rollout_id: str, reason: str, store: str | None, actor: 
                 return DETACHED
         tell(desk, state.id, json=json)
         return _code(desk.store.load(state.id).state)
+
+
+def _heard(word: str, rollout_id: str, why: str, store: str | None, actor: str | None) -> RolloutState | None:
+    """Say it before this process has loaded what it needs to see it through; None when that was not possible."""
+    from rollout.cli.wiring import say_at_once
+    from rollout.clock import SystemClock
+    from rollout.settings import Settings
+
+    clock = SystemClock()
+    heard = say_at_once(Settings.read(store=store, actor=actor), clock, rollout_id, word, why)
+    if heard is not None and heard.ticked:
+        import asyncio
+
+        # the owner is at work on it now: loading beside it would only take the processor from it
+        asyncio.run(clock.sleep(STANDS_BACK))
+    return heard.state if heard is not None else None
 
 
 async def _by_owner(desk: Desk, rollout_id: str) -> bool:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rollout.settings import Settings
     from rollout.sources.load import Memory
     from rollout.store import Store, StoredRollout
+    from rollout.store.early import Heard
 
 HOW = "write it as env:NAME or file:PATH."
 
@@ -49,12 +50,12 @@ def say(store: Store, rollout_id: str, verb: str, actor: str, reason: str, args:
     return spoken(store, rollout_id, verb, actor, reason, args)
 
 
-def say_at_once(settings: Settings, clock: Clock, rollout_id: str, verb: str, reason: str) -> RolloutState | None:
+def say_at_once(settings: Settings, clock: Clock, rollout_id: str, verb: str, reason: str) -> Heard | None:
     """A person's word before the store is loaded; None when it could not be left that way, and `say` has to."""
     from rollout.engine.refuse import refuse
     from rollout.store.early import leave
 
-    return leave(settings.store, rollout_id, (verb, settings.actor, reason), {}, clock.now(), lambda state: refuse(state, verb))
+    return leave(settings.store, rollout_id, (verb, settings.actor, reason), clock.now(), lambda state: refuse(state, verb))
 
 
 async def connect(plan: Plan, clock: Clock) -> Connected:

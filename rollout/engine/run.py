@@ -17,7 +17,7 @@ LEASE = 30.0
 """seconds a claim lives without being renewed"""
 PATIENCE = 900.0
 """seconds a server may be unreachable before `run` gives up (the rollout stays; a later `run` goes on)"""
-LISTEN = 0.1
+LISTEN = 0.05
 """seconds between looks at what people said"""
 
 

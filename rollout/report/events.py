@@ -34,6 +34,7 @@ def event_view(event: Event) -> EventView:
         text = "" if text == data.get("phase") else text
     elif event.kind == "command":
         word = str((data.get("said") or {}).get("verb", word))
+        text = text.removeprefix(f"{word} ")
     elif event.kind == "outcome":
         word, text = str(data.get("result", word)), text.removeprefix(f"{data.get('result')}: ")
     elif event.kind == "hold" and not data.get("hold"):
@@ -53,8 +54,8 @@ def routine(event: Event) -> bool:
 
 
 def _look(value: Json) -> bool:
-    """A look at a drain that has not ended yet."""
-    return isinstance(value, dict) and "mark" in value and "done" not in value
+    """A look at a drain that has not ended yet, or one of the breaker at a canary that carries its share alone."""
+    return isinstance(value, dict) and (("mark" in value and "done" not in value) or "sample" in value)
 
 
 def repeats(event: Event, before: Event | None) -> bool:

@@ -24,7 +24,11 @@ def climb(ctx: Ctx, rung: Rung, *, last: bool) -> Decision | None:
         return None
     step = _guard(ctx) or settle(ctx, rung) or evidence.judge(ctx, rung, last=last)
     accepted = {"said.accept_inconclusive": None}  # a person's word holds for the rung it was said on
-    return step or Record({left: {"at": ctx.now.isoformat()}, **accepted}, f"rung {rung.pair_share:.2%} held")
+    if step is not None:
+        return step
+    said = (ctx.state.fact(ctx.key("judge")) or {}).get("verdict", {}).get("sentence", "") if last else ""
+    held = f"rung {rung.pair_share:.2%} held" + (f": {said}" if said else "")
+    return Record({left: {"at": ctx.now.isoformat()}, **accepted}, held)
 
 
 def listen(ctx: Ctx) -> Decision | None:

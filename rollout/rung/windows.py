@@ -128,7 +128,7 @@ def breaker(ctx: Ctx, pair: Pair, key: str) -> Decision | None:
     if arm.requests >= BREAKER_REQUESTS and arm.errors >= BREAKER_SHARE * arm.requests:
         return TakeBack("breaker", f"{pair.canary} failed {arm.errors} of its last {arm.requests} requests")
     enough = arm.requests >= BREAKER_REQUESTS and ctx.since(datetime.fromisoformat(fact["at"])) >= ctx.the_plan.evidence.window
-    return Record(base, f"{arm.errors} of {arm.requests} requests failed") if enough or arm.restarts else None
+    return Record(base, f"{pair.canary}: {arm.errors} of {arm.requests} requests failed") if enough or arm.restarts else None
 
 
 def _memory(ctx: Ctx) -> int | None:

@@ -9,26 +9,33 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from rollout.domain.state import RolloutState
-from rollout.store.chain import Json, canonical, instant, plain
+from rollout.store.chain import canonical, instant, plain
 
 SCHEMA = "0001"
 """the revision whose tables are written here; a newer one is left to the store's own way"""
 WAIT_SECONDS = 10
 _VERSION = "SELECT version_num FROM rollout_version"
-_FIND = "SELECT id, state FROM rollouts WHERE id = :id OR substr(id, 1, length(:id)) = :id LIMIT 2"
+_FIND = "SELECT state, owner, lease_until FROM rollouts WHERE id = :id OR substr(id, 1, length(:id)) = :id LIMIT 2"
 _SAY = "INSERT INTO commands (rollout_id, verb, actor, reason, args, at) VALUES (?, ?, ?, ?, ?, ?)"
 
 
-def leave(
-    where: str, begins: str, said: tuple[str, str, str], args: dict[str, Json], now: datetime, check: Callable[[RolloutState], None]
-) -> RolloutState | None:
-    """Leave `said` (verb, actor, reason) for the one rollout whose id `begins` so; its state then. None: nothing was written.
+@dataclass(frozen=True)
+class Heard:
+    """A word that was left: the rollout's state then, and whether somebody's lease on it lasts, who will take the word up."""
+
+    state: RolloutState
+    ticked: bool
+
+
+def leave(where: str, begins: str, said: tuple[str, str, str], now: datetime, check: Callable[[RolloutState], None]) -> Heard | None:
+    """Leave `said` (verb, actor, reason) for the one rollout whose id `begins` so. None: nothing was written.
 
     `check` may raise: then nothing is written either.
     """
@@ -40,20 +47,23 @@ def leave(
             connection.execute("PRAGMA foreign_keys=ON")
             connection.execute("PRAGMA synchronous=FULL")
             connection.execute("BEGIN IMMEDIATE")  # closing without a commit takes everything back
-            state = _only(connection, begins)
-            if state is None:
+            heard = _only(connection, begins, now)
+            if heard is None:
                 return None
-            check(state)
+            check(heard.state)
             verb, actor, reason = said
-            connection.execute(_SAY, (state.id, verb, plain(actor), plain(reason), canonical(args), instant(now)))
+            connection.execute(_SAY, (heard.state.id, verb, plain(actor), plain(reason), canonical({}), instant(now)))
             connection.execute("COMMIT")
-            return state
+            return heard
     except (sqlite3.Error, ValidationError):
         return None
 
 
-def _only(connection: sqlite3.Connection, begins: str) -> RolloutState | None:
+def _only(connection: sqlite3.Connection, begins: str, now: datetime) -> Heard | None:
     if connection.execute(_VERSION).fetchone() != (SCHEMA,):
         return None
     found = connection.execute(_FIND, {"id": begins}).fetchall()
-    return RolloutState.model_validate_json(found[0][1]) if len(found) == 1 else None
+    if len(found) != 1:
+        return None
+    state, owner, until = found[0]
+    return Heard(RolloutState.model_validate_json(state), bool(owner and until and until > instant(now)))

@@ -21,7 +21,7 @@ def test_the_judge_rolls_it_back_for_its_latency(bad_canary: Seen) -> None:
 
 
 def test_no_user_lost_a_request_or_a_stream(bad_canary: Seen) -> None:
-    assert len(bad_canary.records) >= 200
+    assert len(bad_canary.records) >= 100
     assert lost(bad_canary.records) + cut(bad_canary.records) == [], figures(bad_canary.records)
 
 
