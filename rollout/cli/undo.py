@@ -91,10 +91,10 @@ def rollback(
     from rollout.cli.wiring import gpustack_at
 
     at = gpustack_at(server, inference, management_key, inference_key)
-    from rollout.cli.desk import opened
-    from rollout.cli.driving import DETACHED, detached, tell
     import asyncio
 
+    from rollout.cli.desk import opened
+    from rollout.cli.driving import DETACHED, detached, tell
     from rollout.cli.progress import Progress
     from rollout.cli.wiring import connect_to
 
