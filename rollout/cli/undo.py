@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 OWNER_SECONDS = 45.0
 """how long the owner may leave the word unheard before this process takes the rollout over and fences it off"""
 POLL = 0.25
-STANDS_BACK = 0.5
+STANDS_BACK = 1.0
 """seconds for which a process that was heard by an owner leaves the machine to it"""
 EXITS = (
     ExitCode.DONE,
@@ -131,7 +131,7 @@ def _go_back(word: str, rollout_id: str, reason: str, store: str | None, actor: 
     from rollout.report.view import needs_person
 
     with opened(store, actor) as desk:
-        state = heard or desk.say(rollout_id, word, why)
+        state = desk.store.load(heard).state if heard else desk.say(rollout_id, word, why)
         output.progress(f"{word}: said to {state.id} as {desk.actor}")
         ended = asyncio.run(_by_owner(desk, state.id))
         if not ended:
@@ -143,20 +143,22 @@ def _go_back(word: str, rollout_id: str, reason: str, store: str | None, actor: 
         return _code(desk.store.load(state.id).state)
 
 
-def _heard(word: str, rollout_id: str, why: str, store: str | None, actor: str | None) -> RolloutState | None:
-    """Say it before this process has loaded what it needs to see it through; None when that was not possible."""
-    from rollout.cli.wiring import say_at_once
+def _heard(word: str, rollout_id: str, why: str, store: str | None, actor: str | None) -> str | None:
+    """Say it before this process has loaded what it needs to see it through; the full id, None when that was not possible."""
+    from rollout.cli.wiring import alive, say_at_once
     from rollout.clock import SystemClock
     from rollout.settings import Settings
 
     clock = SystemClock()
     heard = say_at_once(Settings.read(store=store, actor=actor), clock, rollout_id, word, why)
-    if heard is not None and heard.ticked:
+    if heard is None:
+        return None
+    if heard.owner is not None and alive(heard.owner):
         import asyncio
 
         # the owner is at work on it now: loading beside it would only take the processor from it
         asyncio.run(clock.sleep(STANDS_BACK))
-    return heard.state if heard is not None else None
+    return heard.id
 
 
 async def _by_owner(desk: Desk, rollout_id: str) -> bool:

@@ -51,11 +51,10 @@ def say(store: Store, rollout_id: str, verb: str, actor: str, reason: str, args:
 
 
 def say_at_once(settings: Settings, clock: Clock, rollout_id: str, verb: str, reason: str) -> Heard | None:
-    """A person's word before the store is loaded; None when it could not be left that way, and `say` has to."""
-    from rollout.engine.refuse import refuse
+    """An abort or rollback before the store is loaded; None when it could not be left that way, and `say` has to."""
     from rollout.store.early import leave
 
-    return leave(settings.store, rollout_id, (verb, settings.actor, reason), clock.now(), lambda state: refuse(state, verb))
+    return leave(settings.store, rollout_id, verb, settings.actor, reason, clock.now())
 
 
 async def connect(plan: Plan, clock: Clock) -> Connected:

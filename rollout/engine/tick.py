@@ -106,7 +106,11 @@ class Engine:
                     state = self._write(state, [self._event("fact", why, facts=facts, **({"note": note} if note else {}))])
                 case Advance(step, target, why):
                     # the tick ends here: who asked for this step gets to see it before it does anything
-                    return Tick(self._write(state, [self._event("step", why, step=step.value, target=target)]), self.clock.now())
+                    events = [self._event("step", why, step=step.value, target=target)]
+                    phase = base_phase(evolve(state, events[0]))
+                    if phase is not state.phase:
+                        events.append(self._event("phase", phase.value, phase=phase.value))
+                    return Tick(self._write(state, events), self.clock.now())
                 case TakeBack(cause, detail):
                     said = Said(verb="rollback", actor="judge", reason=f"{cause}: {detail}", at=self.clock.now())
                     state = self._write(state, [self._event("command", f"{cause}: {detail}", said=said.model_dump(mode="json"))])

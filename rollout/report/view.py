@@ -22,8 +22,15 @@ from rollout.report.verdict import VerdictView, verdict_of
 Json = Any
 STEPS = tuple(StepName)
 EVENTS_SHOWN = 8
-PERSON = frozenset({"approval", "inconclusive", "operator", "refused"})
+PERSON = frozenset({"approval", "inconclusive", "operator", "refused", "rollback_impossible"})
 """holds that only a person's verb ends"""
+ENDED = {
+    int(ExitCode.REFUSED): "refused: nothing was changed",
+    int(ExitCode.ROLLBACK_INCOMPLETE): "rollback incomplete: the journal says what is left",
+    int(ExitCode.ROUTE_TAKEN): "the route is held by another rollout: nothing was changed",
+    int(ExitCode.FENCED_OFF): "another engine took the route over: it decides what serves",
+}
+"""how a rollout ended that did not put stable back, by exit code"""
 UNDERWAY = frozenset({Phase.PENDING, Phase.RUNNING, Phase.ROLLING_BACK})
 
 
@@ -221,7 +228,7 @@ def summary(state: RolloutState) -> str:
             return "done: the canary is the new stable and the old one is cleaned up"
         case Phase.ROLLED_BACK | Phase.ABORTED:
             said = f": {state.undo.reason}" if state.undo else ""
-            return f"stable serves as before{said}"
+            return ENDED.get(state.exit_code or 0, "stable serves as before") + said
         case _ if state.paused:
             return f"paused by {state.paused.actor}: {state.paused.reason}"
         case _:

@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from pydantic_core import to_jsonable_python
-
 from rollout.errors import JournalBroken
 
 Json = Any
@@ -51,6 +49,8 @@ def genesis(rollout_id: str) -> str:
 
 def canonical(value: Json) -> str:
     """One text for one value: keys sorted, no blanks, ASCII. A number that is not finite is unknown: null."""
+    from pydantic_core import to_jsonable_python  # slow to load, and `early` needs the rest of this room at once
+
     plain_value = to_jsonable_python(value, inf_nan_mode="null")
     return json.dumps(plain_value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
