@@ -32,7 +32,7 @@ def test_another_owner_is_refused_while_the_lease_lasts(store, make, now, held) 
     assert caught.value.exit_code is ExitCode.ROUTE_TAKEN
     assert str(make.owner(1)) in caught.value.why
     assert "2026-11-30T12:00:30" in caught.value.why
-    assert "takeover chat" in caught.value.hint
+    assert "rollback r-7f3a" in caught.value.hint
     assert store.load("r-7f3a").fence == held
 
 
@@ -40,7 +40,7 @@ def test_each_claim_raises_the_fence_by_one(store, make, now, held) -> None:
     assert store.claim("r-7f3a", make.owner(1), 30) == 2, "the same owner may claim again"
     now.pass_by(30)
     assert store.claim("r-7f3a", make.owner(2), 30) == 3, "a lease that ran out holds nobody off"
-    assert store.claim("r-7f3a", make.owner(3), 30, force=True) == 4, "a takeover does not wait"
+    assert store.claim("r-7f3a", make.owner(3), 30, force=True) == 4, "a rollback does not wait"
     store.release("r-7f3a", 4)
     assert store.claim("r-7f3a", make.owner(4), 30) == 5, "given back is free at once"
 
