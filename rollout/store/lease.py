@@ -23,7 +23,7 @@ def claim(row: RolloutTable, owner: Owner, ttl: float, now: datetime, *, force: 
         raise RouteTaken(
             f"Rollout {row.id} ({row.name}) is being run by another process.",
             why=f"{row.owner} holds it {until} and renews that while it lives.",
-            hint=f"Stop that process, or wait; `rollout rollback {row.id} --reason WHY` reaches it, and takes over from one that does not hear.",
+            hint=f"Stop that process, or wait; `rollout rollback {row.id} --reason WHY` reaches it, or takes over.",
         )
     row.owner, row.fence, row.lease_until = str(owner), row.fence + 1, now + timedelta(seconds=ttl)
     return row.fence

@@ -44,10 +44,10 @@ def moments(rng: random.Random, count: int) -> list[Moment]:
 
 
 def spread(rng: random.Random, rollouts: int, kills: int) -> list[list[Moment]]:
-    """Moments for several rollouts; together they meet every step."""
+    """Moments for several rollouts; together they meet every step, and early enough in it that a slow machine is not past it."""
     while True:
         found = [moments(rng, kills) for _ in range(rollouts)]
-        if {m.step for each in found for m in each} == set(STEPS):
+        if {m.step for each in found for m in each if 2 * m.rows <= STEPS[m.step]} == set(STEPS):
             return found
 
 
