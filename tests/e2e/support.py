@@ -118,6 +118,8 @@ class Case:
     """texts of the plan and what stands there instead"""
     store: str = "r.db"
     processes: list[subprocess.Popen[str]] = field(default_factory=list)
+    since: int = 0
+    """management writes that the sandbox had seen before"""
 
     def __post_init__(self) -> None:
         self.deployment: Row = self.site.deploy(unique("old"), worker="spark-01", image_name=OLD)
@@ -223,7 +225,7 @@ class Case:
         if self.site.kind != "sandbox":
             return []
         told = self.site.anonymous.get("/_log").json()["writes"]
-        return list(told)[getattr(self, "since", 0) :]
+        return list(told)[self.since :]
 
     def own_writes(self) -> list[Row]:
         """Those that name this route, its stable deployment, or a rollout of this route."""

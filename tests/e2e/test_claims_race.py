@@ -13,7 +13,7 @@ import pytest
 from tests.contract.site import Site
 from tests.e2e.support import KINDS, Case, case, opened
 
-TRIES = {"sandbox": 10, "lab": 2}
+TRIES = {"sandbox": 10, "lab": 3}
 """tries with one store, and as many with two"""
 AT_ONCE = 3
 SLOW_WRITE = 0.7
@@ -21,6 +21,7 @@ SLOW_WRITE = 0.7
 TAKEN, DONE = 30, 0
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("stores", [("one.db", "one.db"), ("one.db", "two.db")], ids=["one store", "two stores"])
 def test_of_two_that_start_at_the_same_instant_one_goes_on(kind: str, stores: tuple[str, str], tmp_path: Path) -> None:

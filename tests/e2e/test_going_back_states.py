@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -101,7 +100,7 @@ def test_going_back_while_a_person_paused_it(site: Site, tmp_path: Path) -> None
         _goes_back(made, inside, rollout_id, "abort")
 
 
-def _halted(made: Case, inside: Inside, **more: Any) -> str:
+def _halted(made: Case, inside: Inside) -> str:
     """A rollout whose stable was lost in the canary."""
     rollout_id = inside.start()
     inside.run(rollout_id, until=fact("0.seen"))

@@ -17,6 +17,7 @@ SEED = int(os.environ.get("ROLLOUT_KILL_SEED") or time.time_ns() % 100_000)
 ROLLOUTS, KILLS = 3, 5
 
 
+@pytest.mark.timeout(400)
 def test_sigkill_at_any_moment_and_the_same_command_again(tmp_path: Path) -> None:
     """Three rollouts at once on the real server die five times each; the deployments, routes and targets are listed after each kill."""
     with opened("lab", tmp_path) as site:

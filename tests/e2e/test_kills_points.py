@@ -69,6 +69,7 @@ def effects(points: list[str]) -> set[str]:
     return {p for p in points if not p.startswith("written: fact") and "probe_pairs" not in p}
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("back", [False, True], ids=["completed", "rolled back"])
 def test_one_rollout_dies_at_every_point_one_life_after_another(site: Site, tmp_path: Path, back: bool) -> None:
     """Each life ends at the first point at which no life ended before.

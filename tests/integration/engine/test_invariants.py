@@ -21,7 +21,7 @@ TEXT = (
     .replace("duration: 2m", "duration: 30s")
 )
 FOREIGN = "foreign"
-EXAMPLES = int(os.environ.get("ROLLOUT_NIGHTS", "25"))
+EXAMPLES = int(os.environ.get("ROLLOUT_NIGHTS", "10"))
 ACTIONS = (
     "kill stable",
     "revive stable",
