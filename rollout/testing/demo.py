@@ -88,6 +88,8 @@ class Story:
         self.on_event(event, state)
         if event.kind == "hold" and state.hold is not None and state.hold.reason == "approval":
             self.service.say(state.id, "approve", "demo", "the window is over and nobody complained")
+        elif event.kind == "hold" and state.hold is not None and state.undo is None:
+            self.service.say(state.id, "rollback", "demo", "nobody sits here to decide")
         if event.kind == "fact" and event.text.startswith("watching rung") and self.sabotage == "kill-stable":
             self.sabotage = None
             self._kill_stable()
@@ -126,14 +128,20 @@ async def _demo(
                 await asyncio.sleep(2)  # so that stable has a history to be compared with
                 story = Story(box, wired(store, clock), report, on_event, sabotage, traffic)
                 states = [await story.run("healthy", "sim/vllm:2", "spark-02")]
+                if sabotage is not None:  # what was to be shown is shown
+                    return _result(states, traffic)
                 second = ("also-healthy", "sim/vllm:3") if bad == "none" else ("bad-canary", "sim/vllm:slow")
                 states.append(await story.run(*second, "spark-01"))
-            return DemoResult(
-                completed=sum(s.phase is Phase.COMPLETED for s in states),
-                rolled_back=sum(s.phase is Phase.ROLLED_BACK for s in states),
-                failed_requests=traffic.failed_requests,
-                cut_streams=traffic.cut_streams,
-            )
+            return _result(states, traffic)
+
+
+def _result(states: list[RolloutState], traffic: Traffic) -> DemoResult:
+    return DemoResult(
+        completed=sum(s.phase is Phase.COMPLETED for s in states),
+        rolled_back=sum(s.phase is Phase.ROLLED_BACK for s in states),
+        failed_requests=traffic.failed_requests,
+        cut_streams=traffic.cut_streams,
+    )
 
 
 @contextmanager
