@@ -94,7 +94,7 @@ class Pair:
 
 @pytest.fixture(scope="session")
 def sites(sandbox_description: dict[str, Any]) -> Iterator[Sites]:
-    """All servers of this session."""
+    """All servers of this test run."""
     found = Sites(sandbox_description)
     yield found
     found.close()
