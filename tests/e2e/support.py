@@ -56,8 +56,11 @@ VOLATILE = ("updated_at", "state", "state_message", "ready_replicas", "ready_tar
 
 LAB = lab_description() is not None
 """whether there is a real server; a module that only says something there is no test without it: `__test__ = LAB`"""
-KINDS = [pytest.param("sandbox", id="sandbox"), *([pytest.param("lab", id="lab", marks=pytest.mark.lab)] if LAB else [])]
+_LAB = [pytest.param("lab", id="lab", marks=pytest.mark.lab)] if LAB else []
+KINDS = [pytest.param("sandbox", id="sandbox"), *_LAB]
 """parameters of a test that runs on the sandbox, and on the real server where there is one"""
+REAL_FIRST = [pytest.param("sandbox", id="sandbox", marks=pytest.mark.slow), *_LAB]
+"""the same where a faster test has said it on the sandbox already: there in `make accept` only"""
 
 
 @contextmanager

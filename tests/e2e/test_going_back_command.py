@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.support import KINDS, Case, Row, case, opened, wait
+from tests.e2e.support import KINDS, REAL_FIRST, Case, Row, case, opened, wait
 
 ABORTED, HALTED, HOLDING, FENCED = 10, 13, 11, 31
 REASON = ("--reason", "users complain")
@@ -18,7 +18,7 @@ def _judging(made: Case) -> Row:
     return {"owner": owner, "state": made.fact("0.seen", alive=owner)}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", REAL_FIRST)
 def test_abort_in_the_canary_beside_its_owner(kind: str, tmp_path: Path) -> None:
     """The command ends with 0 once all is as it was, the owner with 10; users are served all the while."""
     with opened(kind, tmp_path) as site, case(site, tmp_path) as made:
@@ -73,7 +73,7 @@ def test_stable_lost_in_the_canary_halts_and_nothing_is_written_until_it_serves_
         assert probed is None or probed["ok"] == 0
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", REAL_FIRST)
 def test_rollback_of_a_route_with_an_empty_store_takes_it_from_its_owner(kind: str, tmp_path: Path) -> None:
     """The marker on the server is enough; the former owner exits with 31 and writes nothing after the takeover."""
     with opened(kind, tmp_path) as site, case(site, tmp_path) as made:
@@ -101,6 +101,7 @@ def test_rollback_of_a_route_with_an_empty_store_takes_it_from_its_owner(kind: s
         assert held == [FENCED]
 
 
+@pytest.mark.slow
 def test_abort_while_it_holds_and_nobody_ticks(tmp_path: Path) -> None:
     """`run` ended with 11 at a gate; the abort carries itself out."""
     with (

@@ -42,7 +42,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield found
 
 
-@pytest.mark.parametrize("applied", [False, True], ids=["lands late", "landed"])
+@pytest.mark.parametrize("applied", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["lands late", "landed"])
 @pytest.mark.parametrize("verb", WRITES)
 def test_abort_while_a_write_hangs(site: Site, tmp_path: Path, verb: str, applied: bool) -> None:
     """The word is journaled while the write still hangs; whether that write landed, lands later or never: all is as it was."""
@@ -97,7 +97,7 @@ def _cleared(site: Site) -> Iterator[None]:
         site.anonymous.delete("/_fault")
 
 
-@pytest.mark.parametrize("released", [True, False], ids=["let go", "never answered"])
+@pytest.mark.parametrize("released", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["let go", "never answered"])
 def test_abort_while_the_server_answers_no_read(site: Site, tmp_path: Path, released: bool) -> None:
     """With the real command: nothing can be decided while nothing can be read; afterwards the way back is over in time.
 
