@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any
 
 from rollout.domain.decision import Act, Wait
@@ -45,7 +46,7 @@ class Ctx:
             raise RuntimeError(msg)
         return self.plan
 
-    @property
+    @cached_property
     def receipts(self) -> Receipts:
         found = receipts_of(self.state)
         if found is None:

@@ -62,6 +62,12 @@ def _answers(ctx: Ctx, probe_route: str, name: str, key: str, waited: float, wit
     return act("probe", f"does {name} answer through its private route?", f"{key}.answered", model=probe_route, n=READY_PROBES)
 
 
+def warm_up(ctx: Ctx, probe_route: str, why: str, fact: str) -> Decision:
+    """The plan's warm-up requests through a private route; they are no evidence."""
+    probes = ctx.the_plan.evidence.probes
+    return act("warm_up", why, fact, model=probe_route, prompts=list(probes.prompts), n=probes.warm_up, max_tokens=probes.max_tokens)
+
+
 def take_down(ctx: Ctx, name: str, probe_route: str) -> Decision | None:
     """Remove a private route and its deployment; None when both are gone. The caller has drained it."""
     if probe_route in ctx.world.probe_routes:

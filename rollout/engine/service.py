@@ -9,16 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from rollout.clock import Clock
-from rollout.domain.context import Ctx
 from rollout.domain.health import marker_of
 from rollout.domain.ports import Backend, Measurer
 from rollout.domain.receipts import Receipts, marker
 from rollout.domain.state import Event, Phase, RolloutState, Said, StepName
 from rollout.domain.world import RouteView, Scope
-from rollout.engine.preview import Preview, preview
 from rollout.engine.run import LEASE, crank, lease_kept
 from rollout.engine.say import say
-from rollout.engine.tick import Engine, OnEvent, scope_of
+from rollout.engine.tick import Engine, OnEvent
 from rollout.engine.trusted import FACT, TrustedClock, anchor
 from rollout.errors import NotFound, RouteTaken, UsageError
 from rollout.plan.load import LoadedPlan
@@ -91,19 +89,6 @@ class Service:
             entered=now,
             facts={FACT: anchor(self.clock), "nonce": uuid.uuid4().hex, "store": self.store.store_id, **facts},
         )
-
-    async def preview(self, loaded: LoadedPlan) -> Preview:
-        """What `run` would do, from the world as it is; nothing is written anywhere."""
-        plan = loaded.plan
-        state = self._new(
-            plan.metadata.name, plan.gpustack.server, plan.route.name, loaded.digest, {"names": [t.deployment for t in plan.stable]}
-        )
-        connected = await self.connect(plan)
-        try:
-            world = await connected.backend.observe(scope_of(state))
-            return preview(Ctx(plan, state, world, connected.backend.derive, connected.backend.diff))
-        finally:
-            await connected.aclose()
 
     async def run(
         self, rollout_id: str, *, until: Callable[[RolloutState], bool], on_event: OnEvent = _quiet, force: bool = False

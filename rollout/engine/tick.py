@@ -18,7 +18,7 @@ from rollout.domain.decision import Act, Advance, Decision, Finish, Halt, HoldOn
 from rollout.domain.effects import LINGERING, Effect, satisfied
 from rollout.domain.health import expected_after
 from rollout.domain.ports import Backend, Measurer
-from rollout.domain.receipts import Receipts, receipts_of
+from rollout.domain.receipts import receipts_of
 from rollout.domain.state import Event, Phase, RolloutState, Said, StepName, evolve
 from rollout.domain.world import Scope, World
 from rollout.engine.decide import decide, fenced
@@ -286,13 +286,7 @@ def scope_of(state: RolloutState) -> Scope:
     if receipts is None:
         names = tuple(state.fact("names") or ())
         return Scope(state.route, names, (), names)
-    return Scope(receipts.route, receipts.names, receipts.probe_names, () if _leaving(state, receipts) else receipts.names)
-
-
-def _leaving(state: RolloutState, receipts: Receipts) -> bool:
-    """On the way back until the canary's share is proved 0: no engine is asked for counters then, for nothing is decided from them."""
-    left, proved = state.fact("undo.left"), state.fact("undo.proved")
-    return state.undo is not None and state.fact("undo.looked") is not None and left is not None and proved is None and bool(receipts.pairs)
+    return Scope(receipts.route, receipts.names, receipts.probe_names, receipts.names)
 
 
 def base_phase(state: RolloutState) -> Phase:

@@ -11,6 +11,7 @@ from rollout.analysis import ArmWindow, Histogram, Window
 from rollout.analysis.counters import CounterSample, InstanceCounters, window_delta
 from rollout.domain.context import Ctx
 from rollout.domain.decision import Decision, Record, TakeBack
+from rollout.domain.draining import PROXY_LIMIT
 from rollout.domain.receipts import Pair
 from rollout.domain.samples import from_json, to_json
 from rollout.domain.weights import Rung, load_ratio
@@ -21,8 +22,6 @@ Json = Any
 BREAKER_REQUESTS, BREAKER_SHARE = 20, 0.4
 SAME_INSTANT = 2.0
 """seconds by which the samples of one look may differ"""
-LONGEST = 1800.0
-"""seconds after which GPUStack's proxy ends any request"""
 
 
 def counters(sample: EngineSample | None) -> CounterSample | None:
@@ -155,8 +154,8 @@ def longest(whole: Histogram | None) -> float:
     for edge, count in zip(whole.edges, whole.counts, strict=False):
         seen += count
         if seen >= 0.99 * whole.total:
-            return min(edge, LONGEST)
-    return LONGEST
+            return min(edge, PROXY_LIMIT)
+    return PROXY_LIMIT
 
 
 def _zero(row: InstanceCounters) -> InstanceCounters:

@@ -10,7 +10,7 @@ from typing import Any
 
 from rollout.domain.context import Ctx, act
 from rollout.domain.decision import Decision, HoldOn, Record
-from rollout.domain.weights import Rung, pair_share
+from rollout.domain.weights import Rung
 
 Json = Any
 ACTIVE_WITHIN = 12.0
@@ -122,12 +122,3 @@ def stable_share(ctx: Ctx, rung: Rung) -> float:
     if rung.weight is None:
         return 0.0
     return rung.route_share * (1 - rung.pair_share) / rung.pair_share
-
-
-def effective(ctx: Ctx) -> float:
-    """The canary's share of the pair as the route's weights say now."""
-    route = ctx.world.route
-    stable, canary = (route.target_of(n) if route else None for n in (ctx.pair.stable, ctx.pair.canary))
-    if canary is None:
-        return 0.0
-    return 1.0 if stable is None else pair_share(stable.weight, canary.weight)

@@ -7,7 +7,7 @@ from rollout.domain.decision import Advance, Decision, HoldOn
 from rollout.domain.draining import wait_empty
 from rollout.domain.health import siblings_lost
 from rollout.domain.receipts import Pair, receipts_of
-from rollout.domain.serve import bring_up, take_down
+from rollout.domain.serve import bring_up, take_down, warm_up
 from rollout.domain.state import StepName
 
 DARK_PROBES = 20
@@ -38,9 +38,7 @@ def _warm(ctx: Ctx, pair: Pair) -> Decision | None:
         )
     if warm:
         return None
-    probes = ctx.the_plan.evidence.probes
-    args = {"model": pair.canary_probe, "prompts": list(probes.prompts), "n": probes.warm_up, "max_tokens": probes.max_tokens}
-    return act("warm_up", f"warm {pair.canary} (not evidence)", ctx.key("warm"), **args)
+    return warm_up(ctx, pair.canary_probe, f"warm {pair.canary} (not evidence)", ctx.key("warm"))
 
 
 def _dark(ctx: Ctx, pair: Pair) -> Decision:

@@ -118,8 +118,7 @@ def _claim(ctx: Ctx) -> Decision:
         return act("mark_route", "claim the route: write the marker", "claim", route=ctx.receipts.route, marker=ctx.state.fact("marker"))
     if wrote is None:
         return Record({"claim": {"at": ctx.now.isoformat(), "already": True}}, "marker found as written")
-    seconds = float((ctx.state.fact("claim") or {}).get("seconds") or 0.0)
-    left = max(CLAIM_WAIT, 2 * seconds) - ctx.since(wrote)
+    left = _still_open(ctx)
     if left > 0:
         return ctx.wait("reads the marker again: another claim may have been under way", left)
     if ctx.state.fact("claimed") is None:
@@ -135,13 +134,18 @@ def take_over(ctx: Ctx) -> Decision | None:
     if wrote is None:
         why = "take the route over: write our marker over the other one"
         return act("mark_route", why, "claim", route=ctx.receipts.route, marker=ctx.state.fact("marker"), takeover=True)
-    seconds = float((ctx.state.fact("claim") or {}).get("seconds") or 0.0)
-    left = max(CLAIM_WAIT, 2 * seconds) - ctx.since(wrote)
+    left = _still_open(ctx)
     if left > 0:
         return ctx.wait("reads the marker again: the former owner may still write", left)
     if not is_ours(ctx.state, ctx.world):
         return Finish(Phase.ABORTED, f"route {ctx.receipts.route} is taken by {holder(ctx.world)}", ExitCode.ROUTE_TAKEN)
     return Record({"claimed": {"at": ctx.now.isoformat()}}, "the route is ours")
+
+
+def _still_open(ctx: Ctx) -> float:
+    """Seconds in which another claim that was under way may still land: longer than any write takes."""
+    seconds = float((ctx.state.fact("claim") or {}).get("seconds") or 0.0)
+    return max(CLAIM_WAIT, 2 * seconds) - ctx.since(ctx.at("claim"))
 
 
 def undo(ctx: Ctx) -> Decision | None:

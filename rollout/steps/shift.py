@@ -97,8 +97,6 @@ def _restore(ctx: Ctx, receipts: Receipts, pair: Pair) -> Decision | None:
     if target is not None:
         touched = ctx.state.fact(f"undo.{pair.stable}.back") or (route and route.target_of(pair.canary))
         return _unavailable(ctx, pair) if touched and not target.active else None
-    if ctx.state.fact("given_up"):
-        return None
     if view is None:
         detail = f"stable deployment {pair.stable} is gone (its spec is in the journal); say rollback again to end it as it is"
         return HoldOn("rollback_impossible", detail, verbs=("resume", "rollback"))

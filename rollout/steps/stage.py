@@ -7,7 +7,7 @@ from typing import Any
 from rollout.domain.context import Ctx, act
 from rollout.domain.decision import Advance, Decision, Record, TakeBack
 from rollout.domain.receipts import receipts_of
-from rollout.domain.serve import bring_up, take_down
+from rollout.domain.serve import bring_up, take_down, warm_up
 from rollout.domain.state import StepName
 
 Json = Any
@@ -38,9 +38,7 @@ def _bring_up(ctx: Ctx) -> Decision | None:
 def _warm(ctx: Ctx) -> Decision | None:
     if ctx.state.fact("stage.warm"):
         return None
-    probes = ctx.the_plan.evidence.probes
-    args = {"model": ctx.receipts.staging_probe, "prompts": list(probes.prompts), "n": probes.warm_up, "max_tokens": probes.max_tokens}
-    return act("warm_up", "warm the staging deployment", "stage.warm", **args)
+    return warm_up(ctx, ctx.receipts.staging_probe, "warm the staging deployment", "stage.warm")
 
 
 def _measure(ctx: Ctx) -> Decision:
