@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
 
-from rollout.domain.decision import Act, Wait
+from rollout.domain.decision import Act, Decision, HoldOn, Record, Wait
 from rollout.domain.effects import Effect
 from rollout.domain.receipts import Pair, Receipts, receipts_of
 from rollout.domain.state import RolloutState
@@ -85,6 +85,16 @@ class Ctx:
     def wait(self, why: str, seconds: float = POLL, *, deadline: datetime | None = None) -> Wait:
         """Look again in `seconds`."""
         return Wait(self.now + timedelta(seconds=seconds), why, deadline)
+
+
+def await_within(ctx: Ctx, key: str, seconds: float, why: str, reason: str, pause: float = POLL) -> Decision:
+    """Wait for something that others must do; after `seconds` a hold, which lifts by itself once it happened. `key`: one per wait."""
+    began = ctx.at(key)
+    if began is None:
+        return Record({key: {"at": ctx.now.isoformat()}}, f"waits: {why}")
+    if ctx.since(began) > seconds:
+        return HoldOn(reason, f"{why}; so it has been for more than {seconds:.0f} s")
+    return ctx.wait(why, pause, deadline=began + timedelta(seconds=seconds))
 
 
 def act(verb: str, why: str, fact: str | None = None, **args: Json) -> Act:

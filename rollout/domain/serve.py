@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from rollout.domain.context import POLL, Ctx, act
+from rollout.domain.context import POLL, Ctx, act, await_within
 from rollout.domain.decision import Decision, HoldOn, TakeBack
 from rollout.domain.health import memory_below, memory_unknown
 
 READY_PROBES = 3
+ROUTE_ACTIVE_WITHIN = 60.0
+"""seconds; the server retries its gateway for 10"""
 
 
 def bring_up(ctx: Ctx, name: str, probe_route: str, key: str, within: float) -> Decision | None:
@@ -33,7 +35,7 @@ def bring_up(ctx: Ctx, name: str, probe_route: str, key: str, within: float) -> 
     if route is None or route.target_of(name) is None:
         return act("create_probe_route", f"private route {probe_route} to {name}", f"{key}.routed", name=probe_route, deployment=name)
     if not all(t.active for t in route.targets):
-        return ctx.wait(f"private route {probe_route} becomes active", 0.25)
+        return route_active(ctx, probe_route)
     return _answers(ctx, probe_route, view.name, key, waited, within)
 
 
@@ -60,6 +62,12 @@ def _answers(ctx: Ctx, probe_route: str, name: str, key: str, waited: float, wit
     if seen is not None and ctx.since(ctx.at(f"{key}.answered")) < POLL:
         return ctx.wait(f"{name} runs but does not answer yet")
     return act("probe", f"does {name} answer through its private route?", f"{key}.answered", model=probe_route, n=READY_PROBES)
+
+
+def route_active(ctx: Ctx, probe_route: str) -> Decision:
+    """A private route was written, and the server has not marked its target active yet."""
+    why = f"private route {probe_route} becomes active"
+    return await_within(ctx, f"{probe_route}.active", ROUTE_ACTIVE_WITHIN, why, "not_ready", 0.25)
 
 
 def warm_up(ctx: Ctx, probe_route: str, why: str, fact: str) -> Decision:

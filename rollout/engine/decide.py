@@ -90,9 +90,7 @@ def _lost(ctx: Ctx) -> Decision | None:
         return act("probe", f"{pair.stable} is active again: does it answer?", "halt.probe", model=pair.stable_probe, n=2)
     if seen.get("ok", 0) < 1:
         return Halt("stable_lost", f"{pair.stable} is active but does not answer: {seen.get('errors')}")
-    return Record(
-        {"halted": None, "halt.probe": None, ctx.key("base"): None, "halt.over": {"at": ctx.now.isoformat()}}, f"{pair.stable} serves again"
-    )
+    return Record({"halted": None, "halt.probe": None, ctx.key("base"): None}, f"{pair.stable} serves again")
 
 
 def _unmarked(ctx: Ctx) -> Decision | None:

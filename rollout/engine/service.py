@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -115,21 +115,22 @@ class Service:
         owner = Owner.current()
         fence = self.store.claim(rollout_id, owner, LEASE, force=force)
         try:
-            if connected is None:
-                if plan is None:
-                    msg = f"rollout {rollout_id} was taken over from a marker and holds no plan"
-                    raise UsageError(msg, hint=f"`rollout rollback --route {stored.state.route}` goes on with it.")
-                connected = await self.connect(plan)
-            try:
-                async with lease_kept(self.store, rollout_id, fence):
-                    actor = f"engine@{owner.host}"
-                    ports = (connected.backend, connected.measurer)
-                    clock = TrustedClock.of(self.clock, stored.state)
-                    yield Engine(self.store, clock, *ports, plan, rollout_id, fence, actor, on_event, self.checkpoint)
-            finally:
-                await connected.aclose()
+            async with AsyncExitStack() as stack:
+                if connected is None:
+                    connected = await stack.enter_async_context(aclosing(await self._connected(plan, stored.state)))
+                await stack.enter_async_context(lease_kept(self.store, rollout_id, fence))
+                actor = f"engine@{owner.host}"
+                ports = (connected.backend, connected.measurer)
+                clock = TrustedClock.of(self.clock, stored.state)
+                yield Engine(self.store, clock, *ports, plan, rollout_id, fence, actor, on_event, self.checkpoint)
         finally:
             self.store.release(rollout_id, fence)
+
+    async def _connected(self, plan: Plan | None, state: RolloutState) -> Connected:
+        if plan is None:
+            msg = f"rollout {state.id} was taken over from a marker and holds no plan"
+            raise UsageError(msg, hint=f"`rollout rollback --route {state.route}` goes on with it.")
+        return await self.connect(plan)
 
     def say(self, rollout_id: str, verb: str, actor: str, reason: str, args: dict[str, Json] | None = None) -> RolloutState:
         """`engine.say` with this store."""
@@ -162,25 +163,20 @@ class Service:
         """
         server = server.rstrip("/")
         held = self.store.active_on(server, route)
-        connected = await connect()
-        if held is not None:
-            if held.state.undo is None:
-                self.say(held.state.id, "rollback", actor, reason)
-            target = held.state.id
-        else:
-            target = await self._take_over(connected, server, route, actor, reason)
-        async with self._engine(target, on_event, connected) as engine:
-            return await crank(engine, lambda s: s.phase is Phase.HOLDING)
+        async with aclosing(await connect()) as connected:
+            if held is not None:
+                if held.state.undo is None:
+                    self.say(held.state.id, "rollback", actor, reason)
+                target = held.state.id
+            else:
+                target = await self._take_over(connected, server, route, actor, reason)
+            async with self._engine(target, on_event, connected) as engine:
+                return await crank(engine, lambda s: s.phase is Phase.HOLDING)
 
     async def _take_over(self, connected: Connected, server: str, route: str, actor: str, reason: str) -> str:
-        try:
-            world = await connected.backend.observe(Scope(route, ()))
-        except BaseException:
-            await connected.aclose()
-            raise
+        world = await connected.backend.observe(Scope(route, ()))
         raw = marker_of(world.route)
         if world.route is None or raw is None or "receipts" not in raw:
-            await connected.aclose()
             raise _nothing_held(route, world.route)
         receipts = Receipts.model_validate(raw["receipts"])
         state = self._new(f"takeover of {raw.get('id')}", server, route, "", {"takeover_of": raw.get("id")})

@@ -115,7 +115,7 @@ def _pairs(ctx: Ctx, rung: Rung, fact: Mapping[str, Json], seen: Mapping[str, Js
         return _absorb_pairs(ctx, rung, fact, seen, done)
     probes, used = ctx.the_plan.evidence.probes, int(seen.get("pairs", 0))
     enough = ctx.state.fact("mode") == "rich" or used >= probes.pairs or _late(ctx, str(ctx.state.fact("mode"))) is not None
-    if enough or seen.get("turn") != "probes":
+    if enough or seen.get("turn") != "probes" or ctx.state.fact(ctx.key("base")) is None or _uneven(ctx, fact):
         return None
     count = min(probes.batch, probes.pairs - used)
     args = {
@@ -149,18 +149,28 @@ def _window(ctx: Ctx, rung: Rung, fact: Mapping[str, Json], seen: Mapping[str, J
     """Close a live window when it is long enough."""
     base = ctx.state.fact(ctx.key("base"))
     if base is None or base["rung"] != rung.index:
-        return Record({ctx.key("base"): windows.base(ctx, rung)}, "a new window begins")
+        afresh = {ctx.key("base"): windows.base(ctx, rung), ctx.key("uneven"): {"at": ctx.now.isoformat()}}
+        return Record(afresh, "watching was interrupted; a new window begins")
     if ctx.since(datetime.fromisoformat(base["at"])) < ctx.the_plan.evidence.window:
         return None
     number = int(seen["id"]) + 1
-    window = windows.window(ctx, rung, base, number)
+    uneven = _uneven(ctx, fact)
+    window = windows.window(ctx, rung, base, number, even=not uneven)
     live = int(seen.get("live", 0)) + 1
     turn = "probes" if live >= (BUSY_WINDOWS if window.canary.requests >= BUSY else 1) else "live"
     counts = {"requests": int(seen["requests"]) + window.canary.requests, "live": live, "turn": turn}
     after = {**seen, **counts, "id": number}
     facts = {ctx.key("judge"): _used(fact, window), ctx.key("seen"): after, ctx.key("base"): windows.base(ctx, rung, base)}
     text = f"window {number}: canary {window.canary.requests} requests ({window.canary.errors} errors), stable {window.stable.requests}"
+    text += "; not compared: requests of before the interruption still run" if uneven else ""
     return Record(facts, text, {"window": asdict(window)})
+
+
+def _uneven(ctx: Ctx, fact: Mapping[str, Json]) -> bool:
+    """One side still carries what it got while the other was away: a comparison would blame it for that load."""
+    began = ctx.at(ctx.key("uneven"))
+    longest = JudgeConfig.from_json(fact["config"]).max_request_seconds
+    return began is not None and ctx.since(began) < max(longest, ctx.the_plan.evidence.window)
 
 
 def _used(fact: Mapping[str, Json], window: Window) -> dict[str, Json]:

@@ -71,8 +71,8 @@ def in_route(ctx: Ctx) -> tuple[str, ...]:
     return tuple(t.deployment for t in route.targets if t.deployment) if route else ()
 
 
-def window(ctx: Ctx, rung: Rung, since: Mapping[str, Json], number: int) -> Window:
-    """The window from `since` to now."""
+def window(ctx: Ctx, rung: Rung, since: Mapping[str, Json], number: int, *, even: bool = True) -> Window:
+    """The window from `since` to now. Not `even`: no load ratio is known, so the judge compares nothing."""
     before = {name: from_json(raw) for name, raw in since["samples"].items()}
     pair, seconds = ctx.pair, ctx.since(datetime.fromisoformat(since["at"]))
     arms = [window_delta(counters(before.get(n)) or {}, counters(ctx.world.samples.get(n))) for n in (pair.stable, pair.canary)]
@@ -84,7 +84,7 @@ def window(ctx: Ctx, rung: Rung, since: Mapping[str, Json], number: int) -> Wind
         seconds=seconds,
         stable=arms[0],
         canary=arms[1],
-        load_ratio=load_ratio(rung.route_share, stable_share(ctx, rung), ready[1], ready[0]),
+        load_ratio=load_ratio(rung.route_share, stable_share(ctx, rung), ready[1], ready[0]) if even else None,
         expected_share=rung.route_share,
         share_counts=_share(ctx, before),
         memory_available=_memory(ctx),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rollout.domain.context import Ctx, act
+from rollout.domain.context import Ctx, act, await_within
 from rollout.domain.decision import Decision, HoldOn, Record
 from rollout.domain.weights import Rung
 
@@ -51,7 +51,7 @@ def _write(ctx: Ctx, rung: Rung) -> Decision | None:
         return None
     gap = capacity_gap(ctx)
     if gap:
-        return ctx.wait(f"capacity gate: {gap}")
+        return await_within(ctx, f"{key}.capacity", ctx.the_plan.ready_within, f"capacity gate: {gap}", "capacity")
     doubled = sum(1 for t in route.targets if t.deployment == pair.stable) > 1
     if stable is not None and (stable.weight != pair.scaled or doubled) and canary is None:
         why = f"re-weight {pair.stable} {stable.weight} -> {pair.scaled}: its weight is too coarse for the ladder"

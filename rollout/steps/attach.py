@@ -7,7 +7,7 @@ from rollout.domain.decision import Advance, Decision, HoldOn
 from rollout.domain.draining import wait_empty
 from rollout.domain.health import siblings_lost
 from rollout.domain.receipts import Pair, receipts_of
-from rollout.domain.serve import bring_up, take_down, warm_up
+from rollout.domain.serve import bring_up, route_active, take_down, warm_up
 from rollout.domain.state import StepName
 
 DARK_PROBES = 20
@@ -26,7 +26,7 @@ def _stable_probe(ctx: Ctx, pair: Pair) -> Decision | None:
         why = f"private route {pair.stable_probe} to {pair.stable}, for paired probes"
         return act("create_probe_route", why, None, name=pair.stable_probe, deployment=pair.stable)
     if not all(t.active for t in route.targets):
-        return ctx.wait(f"private route {pair.stable_probe} becomes active", 0.25)
+        return route_active(ctx, pair.stable_probe)
     return None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rollout.domain.context import Ctx, act
+from rollout.domain.context import Ctx, act, await_within
 from rollout.domain.decision import Advance, Decision, Halt, HoldOn, Record
 from rollout.domain.draining import wait_empty
 from rollout.domain.receipts import Pair, Receipts, receipts_of
@@ -34,7 +34,8 @@ def _hand_over(ctx: Ctx) -> Decision | None:
     if route.target_of(pair.stable) is not None:
         gap = capacity_gap(ctx)
         if gap:
-            return ctx.wait(f"capacity gate before 100 %: {gap}")
+            why = f"capacity gate before 100 %: {gap}"
+            return await_within(ctx, ctx.key("full.capacity"), ctx.the_plan.ready_within, why, "capacity")
         why = f"{pair.stable} leaves the route: {pair.canary} carries its share"
         return act("leave", why, ctx.key("handed"), route=route.name, deployment=pair.stable)
     if ctx.state.fact(ctx.key("handed")) is None:

@@ -32,7 +32,7 @@ EDGES = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 
 
 @dataclass
 class Deployment:
-    """One deployment with one process per replica. `slow` multiplies its latency, `failing` is its error rate."""
+    """One deployment with one process per replica. `slow` multiplies its latency, `failing` is its error rate, `away` counts lost replicas."""
 
     id: int
     spec: dict[str, Json]
@@ -40,6 +40,7 @@ class Deployment:
     healthy: bool = True
     slow: float = 1.0
     failing: float = 0.0
+    away: int = 0
     requests: float = 0.0
     errors: float = 0.0
     ttft: dict[float, float] = field(default_factory=lambda: dict.fromkeys([*EDGES, math.inf], 0.0))
@@ -82,6 +83,8 @@ class MemoryPlatform:
     routes: dict[str, Route] = field(default_factory=dict)
     writes: list[tuple[str, dict[str, Json]]] = field(default_factory=list)
     memory_available: int | None = 64 << 30
+    request_seconds: float | None = None
+    """how long a request runs; None: the engines expose no histogram of it"""
 
     def __post_init__(self) -> None:
         self._ids = 0
@@ -167,7 +170,7 @@ class MemoryPlatform:
         count = found.spec["replicas"]
         state = "running" if self.serves(name) else ("starting" if found.healthy else "error")
         instances = tuple(InstanceView(found.id * 100 + n, f"{name}-{n}", state, "spark-01") for n in range(count))
-        ready = count if self.serves(name) else 0
+        ready = count - found.away if self.serves(name) else 0
         routes = tuple(r.name for r in self.routes.values() if any(t.deployment == name for t in r.targets))
         return DeploymentView(found.id, name, count, ready, state, dict(found.spec), instances, routes)
 
@@ -175,7 +178,10 @@ class MemoryPlatform:
         found = self.deployments[name]
         if not self.serves(name):
             return EngineSample(self.clock.now(), "METRIC_ERROR", {}, "no instance is running")
-        row = InstanceSample(found.in_flight, 0.0, found.requests, found.errors, found.requests * 8, dict(found.ttft), None, found.ready_at)
+        counts, tokens = dict(found.ttft), found.requests * 8
+        took = self.request_seconds
+        e2e = None if took is None else {edge: (counts[math.inf] if edge >= took else 0.0) for edge in counts}
+        row = InstanceSample(found.in_flight, 0.0, found.requests, found.errors, tokens, counts, e2e, found.ready_at)
         return EngineSample(self.clock.now(), "OK", {f"{name}-0": row})
 
     # --- effects

@@ -11,7 +11,7 @@ import pytest
 from rollout.domain.state import Event, Phase, RolloutState, StepName
 from rollout.engine.service import Connected
 from rollout.errors import RollbackImpossible, RouteTaken, UsageError
-from rollout.store import Store
+from rollout.store import Owner, Store
 from tests.integration.engine.harness import PLAN, Case, reached
 
 
@@ -114,6 +114,40 @@ def test_stable_back_lets_the_rollout_go_on(tmp_path: Path) -> None:
     case.platform.deployments["chat-a"].healthy = True
     assert case.run(rollout_id).phase is Phase.COMPLETED
     assert any("serves again" in e.text for e, _ in case.events)
+
+
+def test_nothing_is_compared_while_requests_of_before_a_halt_still_run(tmp_path: Path) -> None:
+    """The canary had everything to itself: what it still carries says nothing about the canary."""
+    case = Case(tmp_path)
+    case.platform.request_seconds = 35.0
+    rollout_id = case.start().state.id
+    case.run(rollout_id, until=lambda s: s.fact("0.base") is not None)
+    case.platform.deployments["chat-a"].healthy = False
+    case.run(rollout_id, until=lambda s: s.phase is Phase.HALTED)
+    case.platform.deployments["chat-a"].healthy = True
+    case.events.clear()
+    assert case.run(rollout_id).phase is Phase.COMPLETED
+    back = next(e.at for e, _ in case.events if e.text == "chat-a serves again")
+    windows = [(e.at, e.data["note"]["window"]) for e, _ in case.events if "window" in e.data.get("note", {})]
+    seen = [(at, window["load_ratio"]) for at, window in windows if window["seconds"]]
+    early = [ratio for at, ratio in seen if (at - back).total_seconds() < 40]
+    assert early
+    assert set(early) == {None}
+    assert all(ratio is not None for at, ratio in seen if (at - back).total_seconds() > 60)
+
+
+def test_a_missing_replica_holds_a_raise_after_a_while(tmp_path: Path) -> None:
+    """The capacity gate is bounded: a person is asked, and the rung is written once the replica is there."""
+    case = Case(tmp_path, PLAN.replace("evidence:", "ready_within: 5m\ncanary: {sizing: {replicas: 2}}\nevidence:"))
+    rollout_id = case.start().state.id
+    case.run(rollout_id, until=reached(StepName.CANARY, rung=0))
+    canary = next(d for n, d in case.platform.deployments.items() if n.startswith("chat-a-r"))
+    canary.away = 1
+    state = case.run(rollout_id, until=holding("capacity"))
+    assert state.hold is not None
+    assert "1 of 2 replicas ready" in state.hold.detail
+    canary.away = 0
+    assert case.run(rollout_id).phase is Phase.COMPLETED
 
 
 def test_memory_under_the_floor_takes_the_canary_back(tmp_path: Path) -> None:
@@ -219,6 +253,25 @@ def test_a_route_is_rolled_back_from_its_marker_alone(tmp_path: Path) -> None:
     assert [(f.phase, f.exit_code) for f in former] == [(Phase.ABORTED, 31)]
     assert next(v for v, _ in case.platform.writes[written:]) == "mark_route"
     assert case.shape() == case.before
+
+
+def test_a_rollback_by_route_lets_the_server_go_when_another_engine_holds_it(tmp_path: Path) -> None:
+    """Refused, and its connections are closed."""
+    case, closed = Case(tmp_path), []
+    rollout_id = case.start().state.id
+    case.run(rollout_id, until=reached(StepName.CANARY))
+    service = case.service()
+
+    async def connect() -> Connected:
+        async def aclose() -> None:
+            closed.append(True)
+
+        return Connected(case.platform, case.platform, aclose)
+
+    case.store.claim(rollout_id, Owner("elsewhere", 1, "x.y"), 300.0)
+    with pytest.raises(RouteTaken):
+        asyncio.run(service.rollback_route("http://127.0.0.1:30080", "chat", connect, "tester", "x"))
+    assert closed == [True]
 
 
 def test_a_second_plan_on_the_route_is_refused(tmp_path: Path) -> None:
