@@ -33,15 +33,15 @@ format: $(STAMP) ## let ruff write
 
 test: lint ## everything that CI runs: lint, unit, sandbox, the real GPUStack 2.3
 	@echo "== unit"
-	@$(BIN)/pytest -q tests/unit
+	@$(BIN)/pytest -q -n 2 tests/unit
 	@echo "== integration and sandbox"
-	@$(BIN)/pytest -q -m "not slow" tests/integration tests/contract tests/e2e
+	@$(BIN)/pytest -q -n 3 --dist worksteal -m "not slow" tests/integration tests/contract tests/e2e
 	@echo "== the real GPUStack"
 	@$(BIN)/python -m lab.run -- $(BIN)/pytest -q -m "lab and not slow" tests
 
 accept: $(STAMP) ## the acceptance runs in full on the real GPUStack (by hand; long)
 	@$(BIN)/python -m lab.run -- $(BIN)/pytest -q -m "lab" tests
-	@$(BIN)/pytest -q -m "slow and not lab" tests
+	@$(BIN)/pytest -q -n 3 --dist worksteal -m "slow and not lab" tests
 
 lab: $(STAMP) ## the real GPUStack 2.3 with simulated workers on loopback, until Ctrl-C
 	@$(BIN)/python -m lab.up --json .lab.json
