@@ -32,7 +32,7 @@ EDGES = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 
 
 @dataclass
 class Deployment:
-    """One deployment with one process per replica. `slow` multiplies its latency, `failing` is its error rate, `away` counts lost replicas."""
+    """One deployment with one process per replica. `slow` multiplies its latency, `failing` is its error rate, `away`: replicas lost."""
 
     id: int
     spec: dict[str, Json]
