@@ -227,7 +227,7 @@ def summary(state: RolloutState) -> str:
         case Phase.COMPLETED:
             return "done: the canary is the new stable and the old one is cleaned up"
         case Phase.ROLLED_BACK | Phase.ABORTED:
-            said = f": {state.undo.reason}" if state.undo else ""
+            said = f": {state.undo.reason}" if state.undo else "".join(f"; {one}" for one in state.fact("findings") or ())
             return ENDED.get(state.exit_code or 0, "stable serves as before") + said
         case _ if state.paused:
             return f"paused by {state.paused.actor}: {state.paused.reason}"

@@ -194,3 +194,18 @@ class FakeBackend:
 
     def diff(self, stable: Mapping[str, Any], canary: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
         return [(k, stable.get(k), v) for k, v in canary.items() if stable.get(k) != v]
+
+
+class FakeMeasurer:
+    """Answers what it is told about the inference key."""
+
+    def __init__(self, key: dict[str, Any] | RolloutError | None = None) -> None:
+        self.key = key
+
+    def knows(self, verb: str) -> bool:
+        return verb == "probe_key"
+
+    async def perform(self, verb: str, args: Mapping[str, Any]) -> dict[str, Any]:
+        if isinstance(self.key, RolloutError):
+            raise self.key
+        return self.key or {"status": 200, "listed": True, "error": ""}
