@@ -61,6 +61,7 @@ def codes_page() -> str:
             "|---:|---|---|",
             *rows,
             "| 130 | Ctrl-C: this command ended, the rollout goes on with whoever ticks it | |",
+            "| 141 | whoever read the output has gone, as in `\\| head` | |",
         ]
     )
     told = (

@@ -143,9 +143,10 @@ def take(rollout_id: str, route: RouteView, stable: tuple[str, ...], scaled: Map
     )
 
 
-def marker(receipts: Receipts, store_id: str, nonce: str, expires: datetime) -> dict[str, Json]:
-    """What the route's `meta` carries while we hold it."""
+def marker(receipts: Receipts, store_id: str, nonce: str, expires: datetime, by: str | None = None) -> dict[str, Json]:
+    """What the route's `meta` carries while we hold it. `by`: the rollout that took over what `id` had begun."""
     return {
+        **({"by": by} if by else {}),
         "id": receipts.rollout,
         "store": store_id,
         "nonce": nonce,
