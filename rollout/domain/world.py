@@ -160,3 +160,5 @@ class World:
     probe_routes: Mapping[str, RouteView] = field(default_factory=dict)
     workers: Mapping[str, WorkerView] = field(default_factory=dict)
     samples: Mapping[str, EngineSample] = field(default_factory=dict)
+    server_time: datetime | None = None
+    """what the server's own clock said in its answers; None when they carry no date"""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from rollout.clock import Clock
@@ -85,6 +86,8 @@ class MemoryPlatform:
     memory_available: int | None = 64 << 30
     key_says: dict[str, Json] = field(default_factory=dict)
     """what differs in the answer about the inference key"""
+    server_time: Callable[[], datetime] | None = None
+    """the server's own clock"""
     request_seconds: float | None = None
     """how long a request runs; None: the engines expose no histogram of it"""
 
@@ -145,6 +148,7 @@ class MemoryPlatform:
         route = self.routes.get(scope.route)
         return World(
             now=self.clock.now(),
+            server_time=self.server_time() if self.server_time else None,
             server_version="v2.3.0",
             route=self._route_view(route) if route else None,
             deployments={n: self._view(n) for n in names},
