@@ -1,4 +1,4 @@
-"""Reads a secret where the plan says it is, when it is needed; and keeps it out of everything that is printed or logged.
+"""Reads a secret where the plan says it is, when it is needed; and keeps it, and what steers a terminal, out of all that is printed.
 
 Never stores, prints or returns a secret to anything but the client that sends it.
 """
@@ -6,6 +6,7 @@ Never stores, prints or returns a secret to anything but the client that sends i
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from rollout.plan.model import SecretRef
 
 _known: list[Secret] = []
+_UNSEEN = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def resolve(ref: SecretRef, key: str, *, env: Mapping[str, str] | None = None) -> Secret:
@@ -28,10 +30,13 @@ def resolve(ref: SecretRef, key: str, *, env: Mapping[str, str] | None = None) -
 
 
 def redact(text: str) -> str:
-    """`text` without any secret that was resolved in this process."""
+    """`text` as it may be shown: without any secret that was resolved in this process, and without what steers a terminal.
+
+    Names and messages come from servers: an escape sequence in one must not be carried out, and half a surrogate pair not be printed.
+    """
     for secret in _known:
         text = secret.scrub(text)
-    return text
+    return _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def _from_env(name: str, key: str, env: Mapping[str, str]) -> str:
