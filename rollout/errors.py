@@ -10,6 +10,7 @@ RolloutError                      1   anything we did not foresee
 ├── ServerError                  20   a server answered in a way we cannot use
 │   ├── Unreachable              20   a server did not answer (temporary)
 │   ├── Refused                   3   a server said no (permanent)
+│   │   └── KeyRefused            3   a server does not know the key, or the key may not do that
 │   └── BadAnswer                20   a server answered something that is not its contract
 ├── RollbackIncomplete           21   rollback could not finish
 ├── WindowOpen                   22   the rollback window is still open
@@ -135,6 +136,10 @@ class Refused(ServerError):
     """A server refused the call. Permanent: the same call will be refused again."""
 
     exit_code = ExitCode.REFUSED
+
+
+class KeyRefused(Refused):
+    """A server refused the key: it is wrong, expired, deleted, or lacks the scope."""
 
 
 class RollbackIncomplete(RolloutError):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rollout.clients.secret import Secret
-from rollout.errors import PreflightError
+from rollout.errors import PreflightError, UsageError
 
 if TYPE_CHECKING:
     from rollout.plan.model import SecretRef
@@ -23,8 +23,12 @@ _UNSEEN = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 def resolve(ref: SecretRef, key: str, *, env: Mapping[str, str] | None = None) -> Secret:
     """The secret behind `ref`; `key` is its place in the plan, for the error. Raises PreflightError with the remedy."""
-    found = _from_env(ref.env, key, os.environ if env is None else env) if ref.env is not None else _from_file(ref.file or "", key)
-    secret = Secret(found)
+    try:
+        secret = Secret(
+            _from_env(ref.env, key, os.environ if env is None else env) if ref.env is not None else _from_file(ref.file or "", key)
+        )
+    except UsageError as error:
+        raise PreflightError(f"`{key}` cannot be used", why=error.why, hint=error.hint) from None
     _known.append(secret)
     return secret
 

@@ -52,11 +52,11 @@ class Shell:
         return Said(code, shown.out, shown.err)
 
     def fails(self, code: int, *line: str) -> str:
-        """What stderr said; it has the three parts and nothing is on stdout."""
+        """What stderr said; it ends with the three parts and nothing is on stdout."""
         said = self.run(*line)
         assert said.code == code, (said.code, said.err)
         assert said.out == ""
-        lines = said.err.splitlines()
+        lines = said.err[said.err.index("error: ") :].splitlines()
         starts = [
             text for text in ("error: ", "  why:  ", "  next: ") if any(one.startswith(text) and one != text.rstrip() for one in lines)
         ]
