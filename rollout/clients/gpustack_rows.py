@@ -152,6 +152,10 @@ class ApiKey(Row):
     masked_value: str | None = None
     user_name: str | None = None
     scope: list[str] | None = None
+    name: str | None = None
+    expires_at: Moment | None = None
+    """None: never"""
+    allowed_model_names: list[str] | None = None
 
 
 R = TypeVar("R", bound=Row)

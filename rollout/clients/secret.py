@@ -1,11 +1,12 @@
 """A secret that cannot be printed, formatted, pickled or serialised by accident.
 
 Where a secret is read from (environment, file) is the command line's business; this room only carries it to the request
-header and takes it out of texts. It must not log, store or compare secrets.
+header and takes it out of texts. It must not log or store secrets.
 """
 
 from __future__ import annotations
 
+from hmac import compare_digest
 from typing import NoReturn
 
 from rollout.errors import UsageError
@@ -39,6 +40,10 @@ class Secret:
     def begins_with(self, prefix: str) -> bool:
         """Whether the secret begins with `prefix`: servers show that much of a masked key."""
         return bool(prefix) and self.__value.startswith(prefix)
+
+    def same_as(self, other: Secret) -> bool:
+        """Whether both are one key: the two keys of a plan should not be."""
+        return compare_digest(self.__value, other.__value)
 
     def __repr__(self) -> str:
         return f"Secret({HIDDEN})"

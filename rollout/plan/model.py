@@ -171,6 +171,7 @@ class Guards(Part):
         default="hold", description="what to do while a worker's memory is unknown; `accept` starts beside stable anyway"
     )
     heartbeat_age: Duration = Field(default=180.0, description="a worker silent for longer is lost")
+    key_life: Duration = Field(default=3600.0, description="an API key that ends sooner refuses the start, and holds a rollout under way")
 
 
 class Gates(Part):

@@ -18,6 +18,7 @@ from rollout.domain.world import (
     EngineSample,
     InstanceSample,
     InstanceView,
+    Keys,
     RouteView,
     Scope,
     TargetView,
@@ -83,6 +84,8 @@ class MemoryPlatform:
     routes: dict[str, Route] = field(default_factory=dict)
     writes: list[tuple[str, dict[str, Json]]] = field(default_factory=list)
     memory_available: int | None = 64 << 30
+    keys: Keys = field(default_factory=Keys)
+    """what the server's list says of our keys"""
     request_seconds: float | None = None
     """how long a request runs; None: the engines expose no histogram of it"""
 
@@ -149,6 +152,7 @@ class MemoryPlatform:
             probe_routes={n: self._route_view(self.routes[n]) for n in scope.probe_routes if n in self.routes},
             workers={w: self._worker(w) for w in ("spark-01", "spark-02", "staging")},
             samples={n: self._sample(n) for n in scope.sample if n in self.deployments},
+            keys=self.keys,
         )
 
     def _worker(self, name: str) -> WorkerView:
