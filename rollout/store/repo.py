@@ -69,6 +69,7 @@ class Store:
             with self._write() as session:
                 row = rollouts.insert(session, state, plan, plan_text)
                 journal.extend(session, row, [event])
+                rollouts.seal(row)
         except StoreError as error:
             if not isinstance(error.__cause__, IntegrityError):
                 raise
@@ -128,6 +129,7 @@ class Store:
             row = lease.fenced(session, rollout_id, fence)
             journal.extend(session, row, events)
             rollouts.update(row, state)
+            rollouts.seal(row)
             row.next_wake = next_wake
             commands.consume(session, rollout_id, consumed, self._now())
 

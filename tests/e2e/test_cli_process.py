@@ -94,7 +94,7 @@ def test_the_journal_is_verified_and_a_changed_row_is_found(tmp_path: Path, stor
         raw.execute("update journal set text = 'nothing happened' where seq = 1")
     raw.close()
     done = rollout(tmp_path, "journal", "3f2a", "--verify", "--store", stored)
-    assert done.returncode == 1
+    assert done.returncode == 13
     assert "row 1" in done.stderr
     assert "Traceback" not in done.stderr
 
