@@ -21,13 +21,15 @@ class Secret:
 
     def __init__(self, value: str) -> None:
         """Raises UsageError when `value` is empty or cannot travel in a header; the value is never part of the message."""
-        if not value or not value.isascii() or not value.isprintable() or " " in value:
+        usable = bool(value) and value.isascii() and value.isprintable() and " " not in value
+        self.__value = value if usable else ""
+        del value  # a traceback that shows variables must not find it
+        if not usable:
             raise UsageError(
                 "A key cannot be used.",
                 why="it is empty, or holds a space, a line break or another character that a header cannot carry",
                 hint="Write the key alone on the first line of its file, or set the environment variable again.",
             )
-        self.__value = value
 
     def reveal(self) -> str:
         """The text itself."""

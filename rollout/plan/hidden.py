@@ -6,6 +6,7 @@ A plan is stored, printed and committed, so a secret in it is already lost: it i
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from rollout.plan.finding import Path
 
@@ -47,6 +48,16 @@ def redacted(value: object, name: str = "") -> object:
             return value[: flag.end()] + HIDDEN
         return HIDDEN if value and _NAME.search(name) else redact(value)
     return value
+
+
+def keepable(value: object, name: str = "", known: Mapping[str, object] | None = None) -> object:
+    """`redacted`, and of an environment the names alone: any value in it may be a secret. Those in the plan (`known`) are none."""
+    if name == "env" and isinstance(value, dict):
+        told = known or {}
+        return {key: redacted(item, str(key)) if key in told and told[key] == item else HIDDEN for key, item in value.items()}
+    if isinstance(value, dict):
+        return {key: keepable(item, str(key)) for key, item in value.items()}
+    return redacted(value, name)
 
 
 def quoted(text: str) -> str:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollout.errors import PlanError
-from rollout.plan.hidden import is_secret, redact
+from rollout.plan.hidden import is_secret, keepable, redact
 from rollout.plan.load import parse_plan
 from tests.unit.plan.kit import GOOD, but, only, plus, refusal, refused
 
@@ -143,3 +143,11 @@ def test_wherever_a_key_is_pasted_it_is_never_repeated(line: int, column: int, l
 
 def test_a_plan_with_more_lines_is_still_good() -> None:
     parse_plan(plus("ladder: auto"))
+
+
+def test_of_an_environment_only_names_are_kept_and_what_the_plan_itself_says() -> None:
+    env = {"LICENCE": "canary7never", "LEVEL": "3", "HF_TOKEN": "x"}
+    assert keepable({"env": env, "replicas": 1}) == {"env": dict.fromkeys(env, "***"), "replicas": 1}
+    assert keepable(env, "env", {"LEVEL": "3", "LICENCE": "other", "HF_TOKEN": "x"}) == {"LICENCE": "***", "LEVEL": "3", "HF_TOKEN": "***"}
+    assert keepable(None, "env") is None
+    assert keepable(["--api-key=canary7never"], "backend_parameters") == ["--api-key=***"]
