@@ -6,6 +6,7 @@ state is remembered between calls.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from types import TracebackType
@@ -24,9 +25,11 @@ from rollout.clients.gpustack import GPUStack
 from rollout.clients.secret import Secret
 from rollout.clock import Clock
 from rollout.domain.world import Scope, World
-from rollout.errors import UsageError
+from rollout.errors import Unreachable, UsageError
 
 Json = Any
+LOOK = 120.0
+"""seconds for one look at everything: a list may have many pages, and each of them may drip"""
 Deed = Callable[[Mapping[str, Json]], Awaitable[dict[str, Json]]]
 
 
@@ -87,9 +90,15 @@ class GPUStackBackend:
 
     async def observe(self, scope: Scope) -> World:
         """Everything in `scope`, read afresh. Raises Unreachable, BadAnswer, Refused."""
-        async with Together() as together:
-            world = together.start(observe(self._client, self._clock, scope, self._samples))
-            keys = together.start(keys_of(self._client, *self._keys))
+        try:
+            async with asyncio.timeout(LOOK), Together() as together:
+                world = together.start(observe(self._client, self._clock, scope, self._samples))
+                keys = together.start(keys_of(self._client, *self._keys))
+        except TimeoutError:
+            why = "each call was answered in time, but all of them together were not"
+            raise Unreachable(
+                f"The server could not be read within {LOOK:g} s.", why=why, hint="Look at its load and its database."
+            ) from None
         return replace(world.result(), keys=keys.result())
 
     async def perform(self, verb: str, args: Mapping[str, Json]) -> dict[str, Json]:

@@ -191,6 +191,17 @@ def test_a_server_that_hangs_is_given_up(shell: Shell) -> None:
     assert "got no answer" in planned(shell, site(version=lambda: (time.sleep(0.7) or b"" for _ in range(9))), 20)
 
 
+def test_pages_that_each_come_in_time_but_never_end_are_given_up(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rollout.backends.gpustack.LOOK", 1.0)
+    endless = http(json.dumps({"items": [MODEL], "pagination": {"page": 1, "perPage": 100, "total": 400, "totalPage": 400}}))
+
+    def slowly() -> Iterator[bytes]:
+        time.sleep(0.1)
+        yield endless
+
+    assert "could not be read within 1 s" in planned(shell, site(models=slowly), 20)
+
+
 @pytest.mark.parametrize("where", ["version", "models"])
 def test_a_hundred_megabytes_are_not_read(shell: Shell, where: str) -> None:
     tracemalloc.start()
