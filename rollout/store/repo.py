@@ -85,6 +85,11 @@ class Store:
         with self._read() as session:
             return [rollouts.stored(row) for row in rollouts.listed(session, active_only=active_only, route=route, limit=limit)]
 
+    def active_ids(self) -> Sequence[str]:
+        """Rollouts that have not ended, newest first: also those whose row cannot be read, so that one does not hide the others."""
+        with self._read() as session:
+            return rollouts.active_ids(session)
+
     def active_on(self, server: str, route: str) -> StoredRollout | None:
         """Who holds the route."""
         with self._read() as session:

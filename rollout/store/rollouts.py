@@ -90,6 +90,11 @@ def listed(session: Session, *, active_only: bool, route: str | None, limit: int
     return session.exec(query).all()
 
 
+def active_ids(session: Session) -> Sequence[str]:
+    """Newest first; no row is read for it."""
+    return session.exec(select(RolloutTable.id).where(col(RolloutTable.active)).order_by(col(RolloutTable.created).desc())).all()
+
+
 def active_on(session: Session, server: str, route: str) -> RolloutTable | None:
     """The one rollout that holds the route."""
     held = select(RolloutTable).where(RolloutTable.server == server, RolloutTable.route == route, col(RolloutTable.active))

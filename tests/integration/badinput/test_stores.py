@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sqlite3
@@ -218,3 +219,14 @@ def test_a_damaged_store_is_left_as_it_is(held: Shell) -> None:
     copy = held.home / "copy.db"
     shutil.copy(held.store, copy)
     assert copy.read_bytes() == before
+
+
+def test_one_edited_row_does_not_keep_the_others_from_their_ticks(held: Shell) -> None:
+    columns = "name, server, plan_digest, plan, plan_text, phase, state, active, fence, created, head_seq, head_hash"
+    sql(held.store, f"INSERT INTO rollouts (id, route, {columns}) SELECT 'r-other', 'other', {columns} FROM rollouts")
+    sql(held.store, f"UPDATE rollouts SET plan_text = 'edited' WHERE id = '{ID}'", "UPDATE rollouts SET next_wake = NULL")
+    said = held.run("tick", "--all", "--json")
+    rows = {row["id"]: row for row in json.loads(said.out)}
+    assert said.code == 13
+    assert (rows[ID]["exit_code"], "changed by something else" in rows[ID]["summary"]) == (13, True)
+    assert rows["r-other"]["exit_code"] == 3, "it was tried: the plan in the dump is of no release"
