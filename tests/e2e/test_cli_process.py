@@ -110,7 +110,7 @@ def test_a_word_reaches_the_store_with_actor_and_reason(tmp_path: Path, stored: 
 @pytest.mark.parametrize(
     ("line", "code"),
     [
-        (("status", "3f2a", "--store", "{absent}"), 1),
+        (("status", "3f2a", "--store", "{absent}"), 2),
         (("status", "ffff", "--store", "{stored}"), 2),
         (("validate", "{absent}.yaml"), 3),
         (("rollback", "--route", "chat", "--server", "http://127.0.0.1:9", "--reason", "r", "--store", "{stored}"), 3),
