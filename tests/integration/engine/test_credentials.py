@@ -100,6 +100,19 @@ def test_a_key_that_is_refused_before_anything_was_touched_ends_the_command_at_o
     assert case.clock.now() - began < timedelta(seconds=5)
 
 
+@pytest.mark.parametrize("verb", ["abort", "rollback"])
+def test_what_never_reached_its_server_can_be_ended_without_it(case_and_door: tuple[Case, Shut], verb: str) -> None:
+    case, door = case_and_door
+    door.shut = True
+    started = case.start().state.id
+    with pytest.raises(KeyRefused):
+        case.run(started)
+    case.service().say(started, verb, "ana", "the address was wrong")
+    assert case.run(started).phase is (Phase.ABORTED if verb == "abort" else Phase.ROLLED_BACK)
+    assert case.platform.writes == []
+    assert case.start().state.id != started
+
+
 def test_going_back_with_a_refused_key_gives_up_after_half_a_minute_and_goes_on_later(case_and_door: tuple[Case, Shut]) -> None:
     case, door = case_and_door
     started = case.start().state.id
