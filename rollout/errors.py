@@ -4,12 +4,15 @@ RolloutError                      1   anything we did not foresee
 ├── UsageError                    2   the command line is wrong
 ├── PlanError                     3   the plan file is wrong (all findings at once)
 ├── PreflightError                3   the world does not fit the plan
-├── StoreError                    1   the store cannot be read or written
-│   └── JournalBroken             1   a journal row was changed after it was written
+├── StoreError                   20   the store cannot be read or written now
+│   ├── NotAStore                 2   what was named is no store that this release can use
+│   └── StoreDamaged             13   something else changed or cut the store: a person is needed
+│       └── JournalBroken        13   a journal row was changed after it was written
 ├── NotFound                      2   no such rollout
 ├── ServerError                  20   a server answered in a way we cannot use
 │   ├── Unreachable              20   a server did not answer (temporary)
 │   ├── Refused                   3   a server said no (permanent)
+│   │   └── KeyRefused            3   a server does not know the key, or the key may not do that
 │   └── BadAnswer                20   a server answered something that is not its contract
 ├── RollbackIncomplete           21   rollback could not finish
 ├── WindowOpen                   22   the rollback window is still open
@@ -55,7 +58,7 @@ EXIT_MEANING: dict[ExitCode, str] = {
     ExitCode.INCONCLUSIVE: "inconclusive: no verdict within the deadline",
     ExitCode.HALTED: "halted: a person is needed now",
     ExitCode.WAIT_TIMEOUT: "`wait` timed out, or what was waited for cannot come any more",
-    ExitCode.UNREACHABLE: "a server is unreachable after retries",
+    ExitCode.UNREACHABLE: "a server, or the store, is unreachable after retries",
     ExitCode.ROLLBACK_INCOMPLETE: "rollback incomplete",
     ExitCode.WINDOW_OPEN: "the rollback window is still open",
     ExitCode.ROLLBACK_IMPOSSIBLE: "rollback impossible: what it needs is gone",
@@ -110,10 +113,24 @@ class PreflightError(RolloutError):
 
 
 class StoreError(RolloutError):
-    """The store cannot be read or written."""
+    """The store cannot be read or written now. The same command goes on once it can."""
+
+    exit_code = ExitCode.UNREACHABLE
 
 
-class JournalBroken(StoreError):
+class NotAStore(StoreError):
+    """What was named is no store that this release can use."""
+
+    exit_code = ExitCode.USAGE
+
+
+class StoreDamaged(StoreError):
+    """Something else than rollout changed the store, or cut it. Nothing is decided from it."""
+
+    exit_code = ExitCode.HALTED
+
+
+class JournalBroken(StoreDamaged):
     """A journal row does not fit the chain: it was changed after it was written."""
 
 
@@ -135,6 +152,10 @@ class Refused(ServerError):
     """A server refused the call. Permanent: the same call will be refused again."""
 
     exit_code = ExitCode.REFUSED
+
+
+class KeyRefused(Refused):
+    """A server refused the key: it is wrong, expired, deleted, or lacks the scope."""
 
 
 class RollbackIncomplete(RolloutError):

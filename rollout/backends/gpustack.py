@@ -6,35 +6,53 @@ state is remembered between calls.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
 from rollout.backends.gpustack_deployments import Deployments
 from rollout.backends.gpustack_hand import Hand
+from rollout.backends.gpustack_keys import keys_of
 from rollout.backends.gpustack_marker import Marker
 from rollout.backends.gpustack_observe import SampleSource, observe
 from rollout.backends.gpustack_probe_routes import ProbeRoutes
 from rollout.backends.gpustack_spec import derive_spec, diff_spec
 from rollout.backends.gpustack_targets import Targets
+from rollout.backends.together import Together
 from rollout.clients.gpustack import GPUStack
 from rollout.clients.secret import Secret
 from rollout.clock import Clock
 from rollout.domain.world import Scope, World
-from rollout.errors import UsageError
+from rollout.errors import Unreachable, UsageError
 
 Json = Any
+LOOK = 120.0
+"""seconds for one look at everything: a list may have many pages, and each of them may drip"""
 Deed = Callable[[Mapping[str, Json]], Awaitable[dict[str, Json]]]
 
 
 class GPUStackBackend:
     """Implements `domain.ports.Backend`. Use as an async context manager: it closes its connections."""
 
-    def __init__(self, client: GPUStack, clock: Clock, *, samples: SampleSource | None = None, inference_key: Secret | None = None) -> None:
-        """`samples` reads engine counters; without it a world has none. `inference_key` says who may use the private routes."""
+    def __init__(
+        self,
+        client: GPUStack,
+        clock: Clock,
+        *,
+        samples: SampleSource | None = None,
+        inference_key: Secret | None = None,
+        management_key: Secret | None = None,
+    ) -> None:
+        """`samples` reads engine counters; without it a world has none. `inference_key` says who may use the private routes.
+
+        Both keys are looked for in the server's list; nothing is sent with them here.
+        """
         self._client = client
         self._clock = clock
         self._samples = samples
+        self._keys = (management_key, inference_key)
         hand = Hand(clock)
         targets, marker, deployments = Targets(client, hand), Marker(client, hand), Deployments(client, hand)
         probe_routes = ProbeRoutes(client, hand, inference_key)
@@ -72,7 +90,16 @@ class GPUStackBackend:
 
     async def observe(self, scope: Scope) -> World:
         """Everything in `scope`, read afresh. Raises Unreachable, BadAnswer, Refused."""
-        return await observe(self._client, self._clock, scope, self._samples)
+        try:
+            async with asyncio.timeout(LOOK), Together() as together:
+                world = together.start(observe(self._client, self._clock, scope, self._samples))
+                keys = together.start(keys_of(self._client, *self._keys))
+        except TimeoutError:
+            why = "each call was answered in time, but all of them together were not"
+            raise Unreachable(
+                f"The server could not be read within {LOOK:g} s.", why=why, hint="Look at its load and its database."
+            ) from None
+        return replace(world.result(), keys=keys.result())
 
     async def perform(self, verb: str, args: Mapping[str, Json]) -> dict[str, Json]:
         """Carries out one effect and reads it back; safe to repeat. The receipt has `already`, `seconds` of the write, and `id`.

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from rollout.backends.gpustack_keys import looks_like
 from rollout.clients.gpustack import GPUStack
 from rollout.clients.secret import Secret
 from rollout.errors import Refused
 
 Json = Any
-_MASK = "***"
 
 
 async def owner_of(client: GPUStack, principal: Json, inference_key: Secret | None) -> int:
@@ -45,13 +45,7 @@ async def _owners(client: GPUStack, key: Secret) -> set[str]:
         rows = await client.api_keys()
     except Refused:
         return set()
-    return {row.user_name for row in rows if row.user_name and _looks_like(row.masked_value, key)}
-
-
-def _looks_like(masked: str | None, key: Secret) -> bool:
-    """`gpustack_cb45***`: the visible beginning must fit, and there must be more of it than the common prefix."""
-    visible = (masked or "").removesuffix(_MASK)
-    return masked is not None and masked.endswith(_MASK) and not visible.endswith("_") and key.begins_with(visible)
+    return {row.user_name for row in rows if row.user_name and looks_like(row.masked_value, key)}
 
 
 async def _by_name(client: GPUStack, name: str) -> int:

@@ -20,7 +20,7 @@ def open_gpustack(
 ) -> GPUStackBackend:
     """A backend for the management URL; close it after use (it is an async context manager)."""
     client = GPUStack(Http(server, management_key, retry=Retry(clock)))
-    return GPUStackBackend(client, clock, samples=samples, inference_key=inference_key)
+    return GPUStackBackend(client, clock, samples=samples, inference_key=inference_key, management_key=management_key)
 
 
 BACKENDS: dict[str, Open] = {"gpustack": open_gpustack}

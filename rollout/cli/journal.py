@@ -20,7 +20,7 @@ Verify = Annotated[bool, typer.Option("--verify", help="Check the hash chain ins
         "rollout journal 3f2a --verify",
         "rollout journal 3f2a --json | jq '.[] | select(.kind==\"intent\")'",
     ),
-    exits=(ExitCode.DONE, ExitCode.UNEXPECTED, ExitCode.USAGE),
+    exits=(ExitCode.DONE, ExitCode.USAGE, ExitCode.HALTED),
 )
 def journal(rollout_id: options.RolloutId, verify: Verify = False, json: options.Json = False, store: options.Store = None) -> int:
     """Print what was done, by whom and why; --verify checks the chain.

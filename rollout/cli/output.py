@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from rollout.cli.secrets import redact
@@ -45,6 +46,14 @@ PIPE = 120
 def console() -> Console:
     """A rich console for results that obeys NO_COLOR and plain pipes; imported late, because it is slow to load."""
     from rich.console import Console
+    from rich.segment import Segment
+
+    class Redacted(Console):
+        """Shows no text that was not looked through; colours are added after that."""
+
+        def render(self, renderable: Any, options: Any = None) -> Iterator[Segment]:
+            for segment in super().render(renderable, options):
+                yield segment if segment.control else Segment(redact(segment.text), segment.style)
 
     known = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return Console(highlight=False, width=None if known else PIPE, color_system=None if plain() else "auto")
+    return Redacted(highlight=False, width=None if known else PIPE, color_system=None if plain() else "auto")

@@ -1,4 +1,4 @@
-"""Reads a secret where the plan says it is, when it is needed; and keeps it out of everything that is printed or logged.
+"""Reads a secret where the plan says it is, when it is needed; and keeps it, and what steers a terminal, out of all that is printed.
 
 Never stores, prints or returns a secret to anything but the client that sends it.
 """
@@ -6,32 +6,41 @@ Never stores, prints or returns a secret to anything but the client that sends i
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rollout.clients.secret import Secret
-from rollout.errors import PreflightError
+from rollout.errors import PreflightError, UsageError
 
 if TYPE_CHECKING:
     from rollout.plan.model import SecretRef
 
 _known: list[Secret] = []
+_UNSEEN = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def resolve(ref: SecretRef, key: str, *, env: Mapping[str, str] | None = None) -> Secret:
     """The secret behind `ref`; `key` is its place in the plan, for the error. Raises PreflightError with the remedy."""
-    found = _from_env(ref.env, key, os.environ if env is None else env) if ref.env is not None else _from_file(ref.file or "", key)
-    secret = Secret(found)
+    try:
+        secret = Secret(
+            _from_env(ref.env, key, os.environ if env is None else env) if ref.env is not None else _from_file(ref.file or "", key)
+        )
+    except UsageError as error:
+        raise PreflightError(f"`{key}` cannot be used", why=error.why, hint=error.hint) from None
     _known.append(secret)
     return secret
 
 
 def redact(text: str) -> str:
-    """`text` without any secret that was resolved in this process."""
+    """`text` as it may be shown: without any secret that was resolved in this process, and without what steers a terminal.
+
+    Names and messages come from servers: an escape sequence in one must not be carried out, and half a surrogate pair not be printed.
+    """
     for secret in _known:
         text = secret.scrub(text)
-    return text
+    return _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def _from_env(name: str, key: str, env: Mapping[str, str]) -> str:

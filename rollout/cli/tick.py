@@ -10,7 +10,7 @@ import typer
 from rollout.cli import options, output
 from rollout.cli.lazy import verb
 from rollout.cli.run import EXITS
-from rollout.errors import ExitCode, RolloutError, RouteTaken, UsageError
+from rollout.errors import ExitCode, RolloutError, RouteTaken, StoreDamaged, UsageError
 
 if TYPE_CHECKING:
     from rollout.cli.desk import Desk
@@ -46,9 +46,16 @@ def tick(
 
 
 def _due(desk: Desk) -> list[str]:
-    now = desk.clock.now()
-    active = desk.store.list(active_only=True, limit=1000)
-    return [one.state.id for one in active if one.next_wake is None or one.next_wake <= now or desk.store.pending(one.state.id)]
+    return [one for one in desk.store.active_ids() if _is_due(desk, one)]
+
+
+def _is_due(desk: Desk, rollout_id: str) -> bool:
+    """A row that cannot be read is due as well: its tick says why."""
+    try:
+        wake = desk.store.load(rollout_id).next_wake
+        return wake is None or wake <= desk.clock.now() or bool(desk.store.pending(rollout_id))
+    except StoreDamaged:
+        return True
 
 
 def _one(desk: Desk, rollout_id: str, *, alone: bool) -> dict[str, Any]:
@@ -57,12 +64,12 @@ def _one(desk: Desk, rollout_id: str, *, alone: bool) -> dict[str, Any]:
     from rollout.domain.taken import by_route, goes_on
     from rollout.report.view import exit_code_for, summary
 
-    known = desk.store.load(rollout_id).state
-    if by_route(known) and not known.terminal:
-        said = f"left alone, it holds no plan: `{goes_on(known)[0]}` goes on"
-        return {"id": rollout_id, "phase": known.phase.value, "summary": said, "exit_code": int(ExitCode.USAGE if alone else ExitCode.DONE)}
     progress = Progress(live=False)
     try:
+        known = desk.store.load(rollout_id).state
+        if by_route(known) and not known.terminal:
+            said, code = f"left alone, it holds no plan: `{goes_on(known)[0]}` goes on", ExitCode.USAGE if alone else ExitCode.DONE
+            return {"id": rollout_id, "phase": known.phase.value, "summary": said, "exit_code": int(code)}
         state = asyncio.run(desk.service().tick(rollout_id, progress))
     except RouteTaken as error:
         return {"id": rollout_id, "phase": None, "summary": f"left alone: {error.why or error.message}", "exit_code": int(ExitCode.DONE)}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rollout.cli.secrets import resolve
 from rollout.clock import Clock
-from rollout.errors import Unreachable, UsageError
+from rollout.errors import PlanError, Unreachable, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -128,10 +128,13 @@ def _ref(option: str, text: str) -> SecretRef:
 
 
 def plan_of(stored: StoredRollout) -> Plan | None:
-    """The plan a rollout was started with; None when it was taken over from a marker."""
-    from rollout.plan.model import Plan
+    """The plan a rollout was started with, to show it; None when it was taken over from a marker, or this release cannot read it."""
+    from rollout.plan.load import plan_again
 
-    return Plan.model_validate(stored.plan) if stored.plan else None
+    try:
+        return plan_again(stored.plan, stored.state.id) if stored.plan else None
+    except PlanError:
+        return None  # whoever ticks it is told; to look at a rollout no plan is needed
 
 
 def alive(owner: str) -> bool:

@@ -11,16 +11,25 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rollout.errors import BadAnswer, Refused, Unreachable
+from rollout.errors import BadAnswer, KeyRefused, Refused, Unreachable
 
 CUT = 256
 """characters of an answer that an error may quote"""
 TEMPORARY = frozenset({408, 425, 429})
 """4xx that mean "later", not "no\""""
-REMEDY = {
-    401: "The key is wrong, expired or deleted: create a new one and point the plan's key reference at it.",
-    403: "The key lacks the scope for this call: management calls need scope `management`, requests to a model `inference`.",
-}
+RECIPE = "docs/how-to/hand-out-keys.md has the two calls that make both keys."
+
+
+def remedy(path: str, status: int | None) -> str:
+    """What a person does about a refused key; which key it was shows in the path."""
+    scope = "inference" if path.startswith("/v1") else "management"
+    key = f"`gpustack.{scope}_key`"
+    if status == 401:
+        return f"The key behind {key} is wrong, expired or deleted: make a new one with scope `{scope}` and put it there. {RECIPE}"
+    if status == 403:
+        also = ", of a user who is an administrator" if scope == "management" else ""
+        return f"The key behind {key} lacks the scope `{scope}`: put one there that has it{also}. {RECIPE}"
+    return ""
 
 
 @dataclass(frozen=True)
@@ -40,7 +49,8 @@ class HttpUnreachable(Unreachable):
 
     def __init__(self, call: Call, why: str, *, retry_after: float | None = None) -> None:
         """`retry_after`: seconds the server asks to wait, when it says so."""
-        said = f"answered {call.status}" if call.status else "got no answer"
+        broke = call.status is not None and call.status < 300
+        said = "broke off in its answer" if broke else f"answered {call.status}" if call.status else "got no answer"
         super().__init__(f"{call} {said}.", why=why, hint="Check that the server runs and can be reached from here.")
         self.call = call
         self.retry_after = retry_after
@@ -50,7 +60,7 @@ class HttpRefused(Refused):
     """{call} was refused."""
 
     def __init__(self, call: Call, why: str) -> None:
-        super().__init__(f"{call} was refused ({call.status}).", why=why, hint=REMEDY.get(call.status or 0, ""))
+        super().__init__(f"{call} was refused ({call.status}).", why=why, hint=remedy(call.path, call.status))
         self.call = call
 
     @property
@@ -64,6 +74,10 @@ class HttpRefused(Refused):
         return self.call.status == 409
 
 
+class HttpKeyRefused(HttpRefused, KeyRefused):
+    """{call}: the key was refused."""
+
+
 class HttpBadAnswer(BadAnswer):
     """{call} answered outside its contract."""
 
@@ -71,6 +85,20 @@ class HttpBadAnswer(BadAnswer):
         hint = "Check that the URL is the server's API and not another program, a login page or a proxy."
         super().__init__(f"{call} gave an answer that cannot be used.", why=why, hint=hint)
         self.call = call
+
+
+class HttpUntrusted(HttpBadAnswer):
+    """{call} met a server that is not proved to be the right one; nothing was sent to it."""
+
+    def __init__(self, call: Call, why: str) -> None:
+        super().__init__(call, why)
+        self.message = f"{call}: the server's certificate is not trusted; nothing was sent."
+        plain = "wrong version number" in why.lower()
+        self.hint = (
+            "The port speaks no TLS: write http:// in the plan, or name the TLS port."
+            if plain
+            else "Put its CA into the system's store, or name the CA's file in SSL_CERT_FILE; the check cannot be switched off."
+        )
 
 
 def refusal(
@@ -82,7 +110,7 @@ def refusal(
     if 300 <= status < 400:
         return HttpBadAnswer(call, f"it redirects ({status}); redirects are not followed, so that a key goes to nobody else")
     if 400 <= status < 500 and status not in TEMPORARY:
-        return HttpRefused(call, why)
+        return HttpKeyRefused(call, why) if status in (401, 403) else HttpRefused(call, why)
     if status == 500 and _says_not_found(text):
         return HttpRefused(call, why)
     return HttpUnreachable(call, why, retry_after=seconds_of(headers.get("retry-after")))

@@ -1,7 +1,7 @@
 """The rows of GPUStack's management API that a rollout reads: only the fields it uses, unknown ones are ignored.
 
-Strict types: a weight of "90" is a broken contract, not the number 90. `raw` is the row as the server sent it, for what must be
-repeated in a write. No calls here.
+Strict types: a weight of "90" is a broken contract, not the number 90, and so is one that no counter holds. A byte count that
+cannot be one is unknown. `raw` is the row as the server sent it, for what must be repeated in a write. No calls here.
 """
 
 from __future__ import annotations
@@ -9,12 +9,22 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, PrivateAttr, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ModelWrapValidatorHandler, PrivateAttr, model_validator
 
 Json = Any
 Moment = Annotated[datetime, Field(strict=False)]
 """ISO 8601 text in JSON"""
-Number = int | float
+Count = Annotated[int, Field(ge=0, lt=1 << 53)]
+"""ids, weights and numbers of things"""
+
+
+def _bytes(value: Json) -> Json:
+    """None for a number that is no amount of memory: drivers report negative ones, and JSON can say 1e999."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return None if number and not 0 <= value < 1 << 53 else value
+
+
+Bytes = Annotated[float | None, BeforeValidator(_bytes)]
 
 
 class Part(BaseModel):
@@ -26,7 +36,7 @@ class Part(BaseModel):
 class Row(Part):
     """An item of a list, with an id."""
 
-    id: int
+    id: Count
     _raw: dict[str, Json] = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="wrap")
@@ -51,8 +61,8 @@ class Version(Part):
 class Memory(Part):
     """Bytes; `total` is 0 where a driver does not say."""
 
-    total: Number | None = None
-    used: Number | None = None
+    total: Bytes = None
+    used: Bytes = None
     is_unified_memory: bool | None = None
 
 
@@ -75,8 +85,8 @@ class Model(Row):
     """`/v2/models`: a deployment."""
 
     name: str
-    replicas: int
-    ready_replicas: int = 0
+    replicas: Count
+    ready_replicas: Count = 0
     state: str | None = None
     categories: list[str] | None = None
 
@@ -85,10 +95,10 @@ class Instance(Row):
     """`/v2/model-instances`: one running copy."""
 
     name: str
-    model_id: int
+    model_id: Count
     state: str
     worker_name: str | None = None
-    restart_count: int | None = None
+    restart_count: Count | None = None
     state_message: str | None = None
 
 
@@ -98,20 +108,20 @@ class Route(Row):
     name: str
     categories: list[str] | None = None
     meta: dict[str, Json] | None = None
-    targets: int | None = None
-    ready_targets: int | None = None
+    targets: Count | None = None
+    ready_targets: Count | None = None
     access_policy: str | None = None
-    created_model_id: int | None = None
+    created_model_id: Count | None = None
     lb_mode: str | None = None
 
 
 class Target(Row):
     """`/v2/model-route-targets`. Null fields are left out by the server; optional ones are in `raw`."""
 
-    route_id: int
+    route_id: Count
     route_name: str
-    model_id: int | None = None
-    weight: int
+    model_id: Count | None = None
+    weight: Count
     state: str
     fallback_status_codes: list[str] | None = None
 
@@ -120,7 +130,7 @@ class Grant(Part):
     """Who may use a private route."""
 
     principal_type: str
-    principal_id: int
+    principal_id: Count
 
 
 class Access(Part):
@@ -142,6 +152,10 @@ class ApiKey(Row):
     masked_value: str | None = None
     user_name: str | None = None
     scope: list[str] | None = None
+    name: str | None = None
+    expires_at: Moment | None = None
+    """None: never"""
+    allowed_model_names: list[str] | None = None
 
 
 R = TypeVar("R", bound=Row)
@@ -150,8 +164,8 @@ R = TypeVar("R", bound=Row)
 class Pages(Part):
     """Where a page stands in its list."""
 
-    total: int
-    totalPage: int  # noqa: N815 - the server's name
+    total: Count
+    totalPage: Count  # noqa: N815 - the server's name
 
 
 class Page(Part, Generic[R]):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,7 +19,7 @@ from typing import Any, NoReturn, Self, TypeVar
 import httpx
 from pydantic import TypeAdapter, ValidationError
 
-from rollout.clients.errors import Call, HttpBadAnswer, HttpUnreachable, cut, refusal
+from rollout.clients.errors import Call, HttpBadAnswer, HttpUnreachable, HttpUntrusted, cut, refusal
 from rollout.clients.retry import Retry
 from rollout.clients.secret import Secret
 from rollout.errors import UsageError
@@ -74,6 +75,7 @@ class Http:
         self._client = httpx.AsyncClient(
             base_url=_checked(base_url),
             auth=_Bearer(secret) if secret else None,
+            verify=_trust(base_url),
             trust_env=False,
             follow_redirects=False,
             timeout=httpx.Timeout(limits.read, connect=limits.connect, pool=limits.total),
@@ -113,6 +115,10 @@ class Http:
             _unanswered(call, f"no complete answer within {self._limits.total:g} s")
         except httpx.TimeoutException as error:
             _unanswered(call, f"{_words(error)} (connect {self._limits.connect:g} s, read {self._limits.read:g} s)")
+        except httpx.ConnectError as error:
+            if "[SSL" in str(error):
+                raise HttpUntrusted(call, _words(error)) from None
+            _unanswered(call, self._clean(_words(error)))
         except (httpx.TransportError, httpx.StreamError) as error:
             _unanswered(call, self._clean(_words(error)))
         except httpx.DecodingError as error:
@@ -181,8 +187,20 @@ def _words(error: Exception) -> str:
     return cut(str(error)) or type(error).__name__
 
 
+def _trust(base_url: str) -> ssl.SSLContext:
+    """Whom to believe: the system's store and SSL_CERT_FILE, as the timed client does. Without TLS nobody, which costs nothing."""
+    return ssl.create_default_context() if base_url.startswith("https") else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
 def _checked(base_url: str) -> str:
-    url = httpx.URL(base_url)
+    try:
+        url = httpx.URL(base_url)
+        url.raw_host, url.host  # noqa: B018 - both decode the name, which may be impossible
+    except (httpx.InvalidURL, ValueError) as error:
+        why = cut(str(error))
+        raise UsageError(
+            f"`{cut(base_url)}` is not a server URL.", why=why, hint="Expected http://gpustack.example:30080 or alike."
+        ) from None
     if url.scheme not in ("http", "https") or not url.host:
         raise UsageError(f"`{cut(base_url)}` is not a server URL.", hint="Expected something like http://gpustack.example:30080.")
     if url.userinfo:

@@ -1,11 +1,12 @@
 """A secret that cannot be printed, formatted, pickled or serialised by accident.
 
 Where a secret is read from (environment, file) is the command line's business; this room only carries it to the request
-header and takes it out of texts. It must not log, store or compare secrets.
+header and takes it out of texts. It must not log or store secrets.
 """
 
 from __future__ import annotations
 
+from hmac import compare_digest
 from typing import NoReturn
 
 from rollout.errors import UsageError
@@ -20,13 +21,15 @@ class Secret:
 
     def __init__(self, value: str) -> None:
         """Raises UsageError when `value` is empty or cannot travel in a header; the value is never part of the message."""
-        if not value or not value.isascii() or not value.isprintable() or " " in value:
+        usable = bool(value) and value.isascii() and value.isprintable() and " " not in value
+        self.__value = value if usable else ""
+        del value  # a traceback that shows variables must not find it
+        if not usable:
             raise UsageError(
                 "A key cannot be used.",
                 why="it is empty, or holds a space, a line break or another character that a header cannot carry",
                 hint="Write the key alone on the first line of its file, or set the environment variable again.",
             )
-        self.__value = value
 
     def reveal(self) -> str:
         """The text itself."""
@@ -39,6 +42,10 @@ class Secret:
     def begins_with(self, prefix: str) -> bool:
         """Whether the secret begins with `prefix`: servers show that much of a masked key."""
         return bool(prefix) and self.__value.startswith(prefix)
+
+    def same_as(self, other: Secret) -> bool:
+        """Whether both are one key: the two keys of a plan should not be."""
+        return compare_digest(self.__value, other.__value)
 
     def __repr__(self) -> str:
         return f"Secret({HIDDEN})"

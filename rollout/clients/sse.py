@@ -237,7 +237,7 @@ class TimedClient:
             answer.failure, answer.detail, answer.retried = None, "", True
         try:
             wire = await self._connect(order.origin)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # UnicodeError: a name that no resolver takes
             answer.ended, answer.failure, answer.detail = self._clock.monotonic(), Failure.CONNECT, _words(error)
             return
         await self._on(wire, order, answer)
@@ -290,7 +290,9 @@ def _order(call: Call, cap: int) -> _Order:
     return _Order(_Origin(secure, split.hostname, port or (443 if secure else 80)), request, call.body, cap)
 
 
-def _words(error: OSError) -> str:
+def _words(error: OSError | UnicodeError) -> str:
+    if isinstance(error, UnicodeError):
+        return "the name cannot be looked up"
     if isinstance(error, TimeoutError):
         return f"no connection within {CONNECT:g} s"
     if isinstance(error, ssl.SSLError) or not error.errno or error.errno < 0:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 
+from rollout.domain import credentials
 from rollout.domain.health import marker_of, serving
 from rollout.domain.ladder import shares_of
 from rollout.domain.weights import expressible, nearest, scale_for
@@ -104,7 +105,7 @@ def _workers(plan: Plan, world: World) -> Iterator[str]:
             yield f"memory of worker `{name}` is unknown; `guards.unknown_memory: accept` starts beside it anyway"
 
 
-CHECKS: tuple[Check, ...] = (_server, _unit, _route, _stable, _ladder, _workers)
+CHECKS: tuple[Check, ...] = (_server, credentials.refusals, _unit, _route, _stable, _ladder, _workers)
 
 
 def findings(plan: Plan, world: World) -> list[str]:

@@ -144,6 +144,25 @@ class EngineSample:
 
 
 @dataclass(frozen=True)
+class KeyView:
+    """One of our API keys as its server lists it, never the key. `models`: the only ones it may ask, () = all."""
+
+    name: str
+    scopes: tuple[str, ...]
+    expires: datetime | None
+    models: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Our two keys; None = not told apart in the server's list. `same`: one key is used for both."""
+
+    management: KeyView | None = None
+    inference: KeyView | None = None
+    same: bool = False
+
+
+@dataclass(frozen=True)
 class Scope:
     """What a tick needs to see."""
 
@@ -165,5 +184,6 @@ class World:
     probe_routes: Mapping[str, RouteView] = field(default_factory=dict)
     workers: Mapping[str, WorkerView] = field(default_factory=dict)
     samples: Mapping[str, EngineSample] = field(default_factory=dict)
+    keys: Keys = Keys()
     server_time: datetime | None = None
     """what the server's own clock said in its answers; None when they carry no date"""

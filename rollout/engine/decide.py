@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rollout.domain import health
+from rollout.domain import credentials, health
 from rollout.domain.access import pause
 from rollout.domain.context import Ctx, act
 from rollout.domain.decision import Decision, Finish, Halt, HoldOn, Record
@@ -40,6 +40,7 @@ def decide(ctx: Ctx) -> Decision:
         or _unmarked(ctx)
         or _drifted(ctx)
         or _refused(ctx)
+        or _expiring(ctx)
         or _paused(ctx)
         or _gate(ctx)
         or DECIDE[ctx.state.step](ctx)
@@ -155,6 +156,14 @@ def _drifted(ctx: Ctx) -> Decision | None:
     if ctx.state.fact(ctx.key("base")) is not None:
         return Record({ctx.key("base"): None}, "the running window is dropped: somebody else changed the route")
     return HoldOn("drift", f"changed by somebody else: {difference}")
+
+
+def _expiring(ctx: Ctx) -> Decision | None:
+    """A key is about to end: nothing goes forward, because without it nothing could go back."""
+    if ctx.plan is None or ctx.state.fact("claimed") is None:
+        return None
+    soon = credentials.ending(ctx.plan, ctx.world)
+    return HoldOn("credentials", soon, verbs=("run", "rollback", "abort")) if soon else None
 
 
 def _paused(ctx: Ctx) -> Decision | None:

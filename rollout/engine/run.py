@@ -10,13 +10,15 @@ from datetime import datetime
 from rollout.clock import Clock
 from rollout.domain.state import RolloutState
 from rollout.engine.tick import Engine, Tick
-from rollout.errors import FencedOff, ServerError, StoreError
+from rollout.errors import FencedOff, KeyRefused, Refused, ServerError, StoreError
 from rollout.store import Store
 
 LEASE = 30.0
 """seconds a claim lives without being renewed"""
 PATIENCE = 900.0
 """seconds a server may be unreachable before `run` gives up (the rollout stays; a later `run` goes on)"""
+FIRST = 30.0
+"""the same while nothing was touched (an address that never answered is wrong rather than away), and going back with a refused key"""
 LISTEN = 0.05
 """seconds between looks at what people said"""
 
@@ -58,8 +60,11 @@ def _patience(tick: Tick, away: datetime | None, clock: Clock) -> datetime | Non
     if tick.unreachable is None:
         return None
     since = away or clock.now()
-    if (clock.now() - since).total_seconds() > PATIENCE:
-        error: ServerError = tick.unreachable
+    error: ServerError = tick.unreachable
+    untouched = tick.state.fact("marker") is None and tick.state.undo is None
+    hopeless = untouched or (tick.state.undo is not None and isinstance(error, KeyRefused))
+    refused = untouched and isinstance(error, Refused)
+    if refused or (clock.now() - since).total_seconds() > (FIRST if hopeless else PATIENCE):
         raise error
     return since
 

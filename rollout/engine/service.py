@@ -20,7 +20,7 @@ from rollout.engine.say import say
 from rollout.engine.tick import Engine, OnEvent
 from rollout.engine.trusted import FACT, TrustedClock, anchor
 from rollout.errors import NotFound, RouteTaken, UsageError
-from rollout.plan.load import LoadedPlan
+from rollout.plan.load import LoadedPlan, plan_again
 from rollout.plan.model import Plan
 from rollout.steps.declare import MARKER_LIFE
 from rollout.store import Owner, Store, StoredRollout
@@ -112,7 +112,7 @@ class Service:
     ) -> AsyncIterator[Engine]:
         stored = self.store.load(rollout_id)
         rollout_id = stored.state.id
-        plan = Plan.model_validate(stored.plan) if stored.plan else None
+        plan = plan_again(stored.plan, rollout_id) if stored.plan else None
         owner = Owner.current()
         fence = self.store.claim(rollout_id, owner, LEASE, force=force)
         try:

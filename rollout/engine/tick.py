@@ -23,7 +23,7 @@ from rollout.domain.state import Event, Phase, RolloutState, Said, StepName, evo
 from rollout.domain.world import Scope, World
 from rollout.engine.decide import decide, fenced
 from rollout.engine.trusted import FACT, TrustedClock
-from rollout.errors import ExitCode, FencedOff, Refused, ServerError
+from rollout.errors import ExitCode, FencedOff, KeyRefused, Refused, ServerError
 from rollout.plan.model import Plan
 from rollout.store import Store
 
@@ -199,10 +199,22 @@ class Engine:
         return Tick(self._write(state, [event]), self.clock.now())
 
     def _unreachable(self, state: RolloutState, error: ServerError) -> Tick:
-        """Nothing is decided from a world that could not be read. An open intent stays open."""
+        """Nothing is decided from a world that could not be read. An open intent stays open. A refused key waits for a person."""
+        if state.undo is not None and state.fact("marker") is None and state.fact("takeover") is None:
+            return self._untouched(state, state.undo)
+        if isinstance(error, KeyRefused) and state.fact("marker") is not None:
+            hold = HoldOn("credentials", f"{error.message} {error.why}; {error.hint}", verbs=("run", "rollback"))
+            state = self._enter(state, hold)
         wake = self.clock.now() + timedelta(seconds=BACKOFF[min(self.failures, len(BACKOFF) - 1)])
         self.failures += 1
         return Tick(self._wait(state, f"server: {error.message} {error.why}".strip(), wake, None), wake, error)
+
+    def _untouched(self, state: RolloutState, said: Said) -> Tick:
+        """Going back before anything was written needs no server: an address that never answers must not hold the route for ever."""
+        phase = Phase.ABORTED if said.verb == "abort" else Phase.ROLLED_BACK
+        text = f"nothing was written to the server yet ({said.reason})"
+        finish = self._event("phase", text, phase=phase.value, exit_code=int(ExitCode.ROLLED_BACK))
+        return Tick(self._write(state, [finish]), self.clock.now())
 
     def _fenced(self, state: RolloutState, taken: str) -> Tick:
         finish = self._event(

@@ -39,6 +39,7 @@ def url(text: str) -> str:
     try:
         parts = urlsplit(text)
         port_ok = parts.port is None or parts.port > 0
+        (parts.hostname or "").encode("idna").decode("idna")
     except ValueError:
         raise wrong(Problem((), expected)) from None
     if parts.username is not None or parts.password is not None:

@@ -147,15 +147,17 @@ def _expected(fault: _Fault, slot: Slot) -> tuple[str, str]:
     context = fault.context
     if fault.kind in _NUMBERS:
         limit = next(iter(context.values()))
-        text = format_duration(limit) if slot.duration else format_bytes(limit) if slot.size else f"{limit:g}"
+        text = format_duration(limit) if slot.duration else format_bytes(limit) if slot.size else f"{limit:.12g}"
         return f"{_noun(slot)} {_NUMBERS[fault.kind]} {text}", ""
     if fault.kind == "string_pattern_mismatch":
         return _NAMES.get(context["pattern"], ("other text", ""))
     if fault.kind in ("string_too_short", "string_too_long"):
         limit = context.get("min_length") or context.get("max_length")
         return ("text" if limit == 1 else f"text of at {'least' if 'min_length' in context else 'most'} {limit} characters"), ""
-    if fault.kind in ("too_short", "too_long"):
+    if fault.kind == "too_short":
         return "at least one entry", ""
+    if fault.kind == "too_long":
+        return f"at most {context['max_length']} entries", ""
     return kind(slot), ""
 
 

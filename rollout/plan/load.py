@@ -8,12 +8,13 @@ import sys
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path as FilePath
+from typing import Any
 
 from pydantic import ValidationError
 
 from rollout.errors import PlanError
 from rollout.plan.explain import add_findings
-from rollout.plan.finding import Finding, Path
+from rollout.plan.finding import Finding, Path, key_of
 from rollout.plan.hidden import below_reference, is_secret, secret_places
 from rollout.plan.model import Plan
 from rollout.plan.source import MAX_FINDINGS, Source, read_source
@@ -56,6 +57,19 @@ def parse_plan(text: str, file: str = "plan") -> Plan:
     if plan is None or source.findings:
         raise _failed(file, source.findings)
     return plan
+
+
+def plan_again(stored: dict[str, Any], rollout_id: str) -> Plan:
+    """The plan that a rollout was started with. Raises PlanError when this release reads it otherwise than the one that stored it."""
+    try:
+        return Plan.model_validate(stored)
+    except ValidationError as error:
+        keys = "; ".join(f"`{key_of(tuple(e['loc']))}`" for e in error.errors(include_input=False, include_url=False)[:5])
+        raise PlanError(
+            f"The plan of rollout {rollout_id} cannot be read by this release.",
+            why=f"It was stored by another one, and differs in {keys}.",
+            hint="Go on with that release; `rollout rollback --route NAME --server URL --store ANOTHER` goes back from the route's marker.",
+        ) from None
 
 
 def plan_digest(plan: Plan) -> str:

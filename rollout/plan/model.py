@@ -19,7 +19,7 @@ Reason = Annotated[str, Field(min_length=8)]
 Url = Annotated[str, AfterValidator(checks.url), Field(json_schema_extra={"pattern": "^https?://"})]
 # Strict: `replicas: yes` and `replicas: "2"` are slips, not numbers.
 Whole = Annotated[int, Field(strict=True)]
-Count = Annotated[int, Field(strict=True, ge=1)]
+Count = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
 Number = Annotated[float, Field(strict=True)]
 Share = Annotated[float, Field(strict=True, gt=0, le=100)]
 
@@ -90,9 +90,9 @@ class Stage(Part):
 
     worker: Text | None = Field(default=None, description="name of the staging worker")
     sizing: Sizing = Field(default=Sizing(), description="placement and size of the staged deployment")
-    prompt_tokens: tuple[Count, ...] = Field(default=(128, 1024), min_length=1, description="prompt lengths of the matrix")
+    prompt_tokens: tuple[Count, ...] = Field(default=(128, 1024), min_length=1, max_length=32, description="prompt lengths of the matrix")
     concurrency: tuple[Annotated[int, Field(strict=True, ge=1, le=512)], ...] = Field(
-        default=(1, 4), min_length=1, description="requests in flight of the matrix"
+        default=(1, 4), min_length=1, max_length=32, description="requests in flight of the matrix"
     )
     requests_per_cell: Count = Field(default=12, description="requests per cell of the matrix")
     output_tokens: Count = Field(default=64, description="tokens asked for per request")
@@ -171,6 +171,7 @@ class Guards(Part):
         default="hold", description="what to do while a worker's memory is unknown; `accept` starts beside stable anyway"
     )
     heartbeat_age: Duration = Field(default=180.0, description="a worker silent for longer is lost")
+    key_life: Duration = Field(default=3600.0, description="an API key that ends sooner refuses the start, and holds a rollout under way")
 
 
 class Gates(Part):

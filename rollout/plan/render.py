@@ -75,7 +75,7 @@ def _limits(info: FieldInfo, slot: Slot) -> str:
         for name, sign in _LIMITS.items():
             value = getattr(limit, name, None)
             if value is not None and not (name == "min_length" and value == 1):
-                told.append(f"{sign} {format_duration(value) if slot.duration else format(value, 'g')}")
+                told.append(f"{sign} {format_duration(value) if slot.duration else format(value, '.12g')}")
     return f", {', '.join(told)}" if told else ""
 
 

@@ -75,4 +75,7 @@ def _words(problem: str, character: str, opened: yaml.Mark | None) -> tuple[str,
         return "a key or `- ` in line with those before", "something else", f"look at the indentation since {where}"
     if "nesting depth" in problem:
         return "at most 32 levels", "a deeper nesting", ""
-    return "YAML", problem or "something else", ""
+    if "unexpected ':'" in problem:
+        return "a value after `: `", "`:` at its beginning", "put the value in quotes, or write one"
+    said = problem.removeprefix("found ").removeprefix("unexpected ")
+    return "YAML", said or "something else", "put a value that holds `: ` or begins with a sign in quotes"

@@ -91,7 +91,7 @@ def parse_bytes(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise _wrong(_SIZE)
     if isinstance(value, int):
-        return value
+        return _plausible(value, str(value))
     match = re.fullmatch(rf"\s*({_NUMBER})\s*([A-Za-z]*)\s*", value)
     if match is None:
         raise _wrong(_SIZE)
@@ -99,7 +99,15 @@ def parse_bytes(value: object) -> int:
         stem = match[2].lower().removesuffix("b").removesuffix("i")
         unit = next((u for u in _BYTES if u.endswith("iB") and u[0].lower() == stem), None)
         raise _wrong(_SIZE, f"write {match[1]}{unit}" if unit else "units are KiB, MiB, GiB, TiB, kB, MB, GB and TB")
-    return int(float(match[1]) * _BYTES[match[2]])
+    size = int(float(match[1]) * _BYTES[match[2]])
+    return size if match[2] else _plausible(size, match[1])
+
+
+def _plausible(size: int, written: str) -> int:
+    """A bare number is bytes; one that small was meant with a unit."""
+    if 0 < size < _BYTES["MiB"]:
+        raise _wrong(_SIZE, f"say the unit: {written}GiB or {written}MiB")
+    return size
 
 
 def format_bytes(size: int) -> str:

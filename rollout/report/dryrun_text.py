@@ -34,6 +34,8 @@ def screen(run: DryRun) -> RenderableType:
     if run.calls:
         parts += [Text(""), Text("deadlines", style=QUIET), _deadlines(run)]
         parts += [Text(""), Text("calls that change something, in order", style=QUIET), _calls(run)]
+    if run.notes:
+        parts += [Text(""), Text("keys", style=QUIET), *(Text(f"  {line}") for line in run.notes)]
     if not run.refusals:
         parts += [Text(""), Text("ready: `rollout run` would start this; nothing was changed now", style=GOOD)]
     return Group(*parts)

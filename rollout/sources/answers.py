@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from rollout.clients.errors import cut
@@ -16,6 +17,14 @@ from rollout.clients.sse import Exchange, Failure
 
 Json = Any
 FINISHED = frozenset({"stop", "length", "tool_calls", "content_filter"})
+WHO = 100
+"""events of an answer that is too large that are looked at: they say who served"""
+_ABOUT = {
+    **dict.fromkeys((301, 302, 303, 307, 308), "(it redirects; redirects are not followed, so that a key goes to nobody else) "),
+    401: "(the inference key is wrong, expired or deleted) ",
+    403: "(the inference key lacks the scope `inference`) ",
+}
+"""what a status means here, before the server's own words"""
 TEXTS = ("content", "reasoning_content", "reasoning", "text")
 """fields of a delta (or message) whose first non-empty text is the first token"""
 
@@ -56,15 +65,20 @@ def events(pieces: Iterable[tuple[float, bytes]]) -> Iterator[tuple[float, bytes
 
     Comments and other fields are skipped. What stands after the last blank line is given too: some servers leave it out.
     """
-    rest, data, at = b"", list[bytes](), 0.0
+    open_line, data, at = list[bytes](), list[bytes](), 0.0
     for at, piece in pieces:
-        *lines, rest = (rest + piece).split(b"\n")
+        if b"\n" not in piece:  # joined once at its end: a line of megabytes comes in thousands of pieces
+            open_line.append(piece)
+            continue
+        *lines, rest = b"".join([*open_line, piece]).split(b"\n")
+        open_line = [rest]
         for line in lines:
             if line.startswith(b"data:"):
                 data.append(line[5:].strip())
             elif not line.strip() and data:
                 yield at, b"\n".join(data)
                 data = []
+    rest = b"".join(open_line)
     if rest.startswith(b"data:"):
         data.append(rest[5:].strip())
     if data:
@@ -98,8 +112,8 @@ class _Seen:
         if isinstance(payload.get("model"), str):
             self.model = self.model or payload["model"]
         usage = payload.get("usage")
-        if isinstance(usage, dict) and isinstance(usage.get("completion_tokens"), int):
-            self.tokens = usage["completion_tokens"]
+        if isinstance(usage, dict) and (tokens := _count(usage.get("completion_tokens"))) is not None:
+            self.tokens = tokens
         choices = payload.get("choices")
         for choice in choices if isinstance(choices, list) else []:
             if isinstance(choice, dict):
@@ -124,20 +138,18 @@ def read(exchange: Exchange) -> Answer:
     """The answer that an exchange carries; never raises, whatever the server sent."""
     seen = _Seen()
     if exchange.status == 200:
-        for at, data in _payloads(exchange):
+        told = _payloads(exchange)
+        for at, data in islice(told, WHO) if exchange.failure is Failure.TOO_LARGE else told:
             if data == b"[DONE]":
                 break
             seen.take(at, data)
     outcome, detail = _outcome(exchange, seen)
     since = exchange.scheduled
-    many = seen.tokens is not None and seen.tokens > 1
     return Answer(
         outcome,
         seen.model or None,
         None if seen.first is None else seen.first - since,
-        (seen.last - seen.first) / (seen.tokens - 1)
-        if many and seen.tokens and seen.first and seen.last and seen.last > seen.first
-        else None,
+        seen.per_token(),
         None if exchange.ended is None else exchange.ended - since,
         None if exchange.sent is None else exchange.sent - since,
         seen.tokens,
@@ -165,16 +177,24 @@ def _outcome(exchange: Exchange, seen: _Seen) -> tuple[str, str]:
     if exchange.status is None:
         return Failure.CUT.value, exchange.detail
     if exchange.status != 200:
-        return "http_error", f"{exchange.status} {_body_says(exchange.body)}"
+        return "http_error", f"{exchange.status} {_ABOUT.get(exchange.status, '')}{_body_says(exchange.body)}"
     if seen.error is not None:
         return "stream_error", seen.error
     if seen.finish is not None and seen.finish not in FINISHED:
         return "aborted", f"finish_reason {seen.finish}"
     if seen.finish is not None and seen.tokens is not None:
         return "ok", ""
+    kind = exchange.headers.get("content-type", "text/event-stream").partition(";")[0].strip()
+    if exchange.failure is None and kind != "text/event-stream" and "json" not in kind:
+        return Failure.CUT.value, f"it is {kind}, expected an event stream"
     missing = "no finish_reason" if seen.finish is None else "no usage"
     broken = ", an event is not JSON" if seen.broken else ""
     return Failure.CUT.value, exchange.detail or f"{missing}{broken}"
+
+
+def _count(value: Json) -> int | None:
+    """A number of tokens; anything else is unknown."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 53 else None
 
 
 def _body_says(body: bytes) -> str:

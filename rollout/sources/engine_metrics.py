@@ -129,7 +129,7 @@ def _page_of(url: str, answer: Exchange) -> Page:
         return Page(why=f"{url}: {answer.failure.value}, {answer.detail}", reached=False)
     if answer.status in NO_SUCH_PAGE:
         return Page(absent=True)
-    kind = answer.headers.get("content-type", "text/plain").split(";")[0].strip().lower()
+    kind = (answer.headers.get("content-type") or "text/plain").split(";")[0].strip().lower()
     if answer.status != 200 or not (kind == "text/plain" or kind.startswith("application/openmetrics")):
         return Page(why=f"{url}: answered {answer.status} {kind}, expected a metrics page")
     try:

@@ -41,6 +41,7 @@ def parse(page: str, names: frozenset[str]) -> list[Series]:
 
 def _name(line: str) -> str:
     """The metric name at the start of a line; comment lines give "#", which is never wanted."""
+    line = line.lstrip(" \t")
     end = len(line)
     for stop in "{ \t":
         at = line.find(stop, 0, end)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from rollout.domain.world import DeploymentView
 
 Json = Any
+_HOST = re.compile(r"[0-9A-Za-z_.:-]{1,253}")
 LIVE = frozenset({"running", "unreachable"})
 """states in which an engine may hold requests; an unreachable one that is left out would hide them"""
 
@@ -49,6 +51,15 @@ def refs_of(deployments: Mapping[str, DeploymentView], workers_raw: Sequence[Map
 
 
 def _ref(ident: int, name: str, worker: Mapping[str, Json], row: Mapping[str, Json]) -> InstanceRef:
-    ports = row.get("ports") or [None]
+    ports = row.get("ports")
+    own = row.get("port") or (ports[0] if isinstance(ports, list) and ports else None)
     host = row.get("worker_ip") or worker.get("ip") or worker.get("advertise_address")
-    return InstanceRef(ident, name, host, worker.get("metrics_port"), row.get("port") or ports[0])
+    return InstanceRef(ident, name, _host(host), _port(worker.get("metrics_port")), _port(own))
+
+
+def _host(value: Json) -> str | None:
+    return value if isinstance(value, str) and _HOST.fullmatch(value) else None
+
+
+def _port(value: Json) -> int | None:
+    return value if isinstance(value, int) and 0 < value < 65536 else None

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, event
 
-from rollout.errors import StoreError
+from rollout.errors import NotAStore
 
 WAIT_SECONDS = 10
 """how long a write waits for another writer; a SQLite URL may say otherwise (`?timeout=2`)"""
@@ -26,7 +26,7 @@ def configure(engine: Engine) -> None:
 
 
 def keep_log(engine: Engine, where: str) -> None:
-    """Turns SQLite's write-ahead log on; the file remembers. StoreError on a disk that cannot have one.
+    """Turns SQLite's write-ahead log on; the file remembers. NotAStore on a disk that cannot have one.
 
     Not told to each new connection: a file that turns out to be another program's must stay as it is.
     """
@@ -39,7 +39,7 @@ def keep_log(engine: Engine, where: str) -> None:
         connection.close()
     if mode not in ("wal", "memory"):
         hint = "Put the store on a local disk, or use PostgreSQL: --store postgresql://USER@HOST/DATABASE."
-        raise StoreError(f"The store {where} lies on a disk without write-ahead log.", why=f"SQLite stays in mode {mode!r}.", hint=hint)
+        raise NotAStore(f"The store {where} lies on a disk without write-ahead log.", why=f"SQLite stays in mode {mode!r}.", hint=hint)
 
 
 def _write_ahead(connection: Any) -> str:

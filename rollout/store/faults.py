@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from rollout.errors import StoreError
+from rollout.errors import NotAStore, StoreDamaged, StoreError
 
 _ANOTHER = "or name another store with --store"
 _WITHOUT = "`rollout rollback --route NAME` works without a store."
@@ -40,6 +40,14 @@ _POSTGRESQL: tuple[tuple[str, str, str], ...] = (
     ("57014", "took too long to answer", "Look at its load and at its locks, then run the command again."),
     ("42P07", "holds tables of something else", f"Give the store a database or a schema of its own, {_ANOTHER}."),
 )
+_KINDS: dict[str, type[StoreError]] = {
+    "is not a rollout store": NotAStore,
+    "holds tables of something else": NotAStore,
+    "does not exist": NotAStore,
+    "is damaged: cut short or overwritten": StoreDamaged,
+    "cannot be used": StoreDamaged,
+}
+"""what a person must look at, by the words above; all else may be gone at the next try"""
 _NO_ANSWER = "Check that the server runs, and host, port, database, user and password in the URL."
 
 
@@ -60,7 +68,8 @@ def store_error(where: str, error: BaseException) -> StoreError:
     """What, why and what next."""
     what, hint = _find(error)
     why = str(error).strip().splitlines() or [type(error).__name__]
-    return StoreError(f"The store {where} {what}.", why=why[0], hint=hint.replace("PATH", where))
+    kind = _KINDS.get(what, StoreError)
+    return kind(f"The store {where} {what}.", why=why[0], hint=hint.replace("PATH", where))
 
 
 def _find(orig: BaseException) -> tuple[str, str]:
@@ -72,4 +81,4 @@ def _find(orig: BaseException) -> tuple[str, str]:
     if code[:2] == "08" or code[:4] == "57P0":
         return "does not answer", _NO_ANSWER
     found = next(((what, hint) for prefix, what, hint in known if code.startswith(prefix)), None)
-    return found or ("cannot be used", f"If something else changed its tables, restore it from a backup, {_ANOTHER}.")
+    return found or ("cannot be used", f"If something else changed its tables, restore it from a backup, {_ANOTHER}. {_WITHOUT}")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from sqlalchemy import Connection, inspect, select, text
 from sqlalchemy.sql import column, table
 
-from rollout.errors import StoreError
+from rollout.errors import NotAStore
 from rollout.store.tables import Table
 
-KNOWN = ("0001",)
+KNOWN = ("0001", "0002")
 """revisions of this release, oldest first"""
 HEAD = KNOWN[-1]
 VERSION_TABLE = "rollout_version"
@@ -26,7 +26,7 @@ def look(connection: Connection, where: str) -> str | None:
     if found not in KNOWN:
         why = f"Its schema is {found}; this release knows up to {HEAD}."
         hint = "Upgrade rollout to the release that wrote it, or name another store with --store."
-        raise StoreError(f"The store {where} was written by a newer release.", why=why, hint=hint)
+        raise NotAStore(f"The store {where} was written by a newer release.", why=why, hint=hint)
     return str(found)
 
 
@@ -56,4 +56,4 @@ def _refuse_foreign(connection: Connection, where: str) -> None:
         names &= set(Table.metadata.tables)
     if names:
         why = f"It holds tables of something else: {', '.join(sorted(names)[:5])}."
-        raise StoreError(f"The store {where} is not a rollout store.", why=why, hint="Name another store with --store.")
+        raise NotAStore(f"The store {where} is not a rollout store.", why=why, hint="Name another store with --store.")

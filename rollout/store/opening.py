@@ -11,11 +11,11 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.pool import StaticPool
 from sqlmodel import col
 
-from rollout.errors import StoreError
+from rollout.errors import NotAStore, StoreDamaged
 from rollout.store import migrate
 from rollout.store.dialects import WAIT_SECONDS, WRITES, configure, keep_log
 from rollout.store.faults import translated
-from rollout.store.tables import MetaTable
+from rollout.store.tables import BACK, MetaTable
 
 _SMALLEST = 512
 """bytes of the shortest page SQLite has"""
@@ -29,12 +29,12 @@ def parse(url_or_path: str) -> URL:
     try:
         url = make_url(url_or_path)
     except (ArgumentError, ValueError) as error:
-        raise StoreError("The store's URL cannot be read.", why="It is not of the form KIND://USER@HOST/DATABASE.", hint=_KINDS) from error
+        raise NotAStore("The store's URL cannot be read.", why="It is not of the form KIND://USER@HOST/DATABASE.", hint=_KINDS) from error
     kind = url.get_backend_name()
     if kind in ("postgres", "postgresql"):
         return url.set(drivername="postgresql+psycopg")
     if kind != "sqlite":
-        raise StoreError(f"The store {describe(url)} is of a kind we do not know.", why=f"{kind!r} is not supported.", hint=_KINDS)
+        raise NotAStore(f"The store {describe(url)} is of a kind we do not know.", why=f"{kind!r} is not supported.", hint=_KINDS)
     return url
 
 
@@ -59,7 +59,7 @@ def connect(url: URL, *, create: bool) -> Engine:
         engine = create_engine(url, **options)
     except (ImportError, NoSuchModuleError) as error:
         hint = "Install the driver: pip install 'psycopg[binary]'."
-        raise StoreError(f"The store {where} needs a driver that is not installed.", why=str(error), hint=hint) from error
+        raise NotAStore(f"The store {where} needs a driver that is not installed.", why=str(error), hint=hint) from error
     configure(engine)
     return engine
 
@@ -89,7 +89,7 @@ def _find_id(connection: Connection) -> str | None:
 def _store_id(connection: Connection, where: str) -> str:
     found = _find_id(connection)
     if found is None:
-        raise StoreError(f"The store {where} has lost its id.", why="Its table `meta` was changed.", hint="Restore it from a backup.")
+        raise StoreDamaged(f"The store {where} has lost its id.", why="Its table `meta` was changed.", hint=BACK)
     return found
 
 
@@ -107,14 +107,18 @@ def _look_at(path: Path, *, create: bool) -> None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise StoreError(f"The store {path} cannot be made.", why=f"{error.strerror}: {error.filename}", hint=hint) from error
-    except OSError as error:
-        raise StoreError(f"The store {path} cannot be opened.", why=str(error.strerror), hint=hint) from error
+            raise NotAStore(f"The store {path} cannot be made.", why=f"{error.strerror}: {error.filename}", hint=hint) from error
+    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+        raise NotAStore(f"The store {path} cannot be opened.", why=getattr(error, "strerror", None) or str(error), hint=hint) from error
     else:
+        if path.is_dir():
+            raise NotAStore(
+                f"The store {path} is a folder.", why="A store is one file.", hint=f"Name a file in it: --store {path / 'rollout.db'}."
+            )
         if 0 < size < _SMALLEST:  # 0: killed between making the file and the first write
-            raise StoreError(f"The store {path} is not a rollout store.", why=f"A file of {size} bytes is no database.", hint=hint)
+            raise NotAStore(f"The store {path} is not a rollout store.", why=f"A file of {size} bytes is no database.", hint=hint)
 
 
-def _no_store(where: str) -> StoreError:
+def _no_store(where: str) -> NotAStore:
     hint = "`rollout run PLAN` begins one; --store names another."
-    return StoreError(f"There is no store at {where}.", why="Nothing was ever stored there.", hint=hint)
+    return NotAStore(f"There is no store at {where}.", why="Nothing was ever stored there.", hint=hint)

@@ -69,6 +69,7 @@ class Store:
             with self._write() as session:
                 row = rollouts.insert(session, state, plan, plan_text)
                 journal.extend(session, row, [event])
+                rollouts.seal(row)
         except StoreError as error:
             if not isinstance(error.__cause__, IntegrityError):
                 raise
@@ -83,6 +84,11 @@ class Store:
         """Newest first, at most `limit`."""
         with self._read() as session:
             return [rollouts.stored(row) for row in rollouts.listed(session, active_only=active_only, route=route, limit=limit)]
+
+    def active_ids(self) -> Sequence[str]:
+        """Rollouts that have not ended, newest first: also those whose row cannot be read, so that one does not hide the others."""
+        with self._read() as session:
+            return rollouts.active_ids(session)
 
     def active_on(self, server: str, route: str) -> StoredRollout | None:
         """Who holds the route."""
@@ -128,6 +134,7 @@ class Store:
             row = lease.fenced(session, rollout_id, fence)
             journal.extend(session, row, events)
             rollouts.update(row, state)
+            rollouts.seal(row)
             row.next_wake = next_wake
             commands.consume(session, rollout_id, consumed, self._now())
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 from collections.abc import Sequence
 
 from pydantic import ValidationError
 from sqlmodel import Session, col, func, select
 
 from rollout.domain.state import RolloutState
-from rollout.errors import NotFound, RouteTaken
-from rollout.store.chain import Json, genesis, instant, plain
+from rollout.errors import NotFound, RouteTaken, StoreDamaged
+from rollout.store.chain import Json, canonical, genesis, instant, plain
 from rollout.store.records import StoredRollout
-from rollout.store.tables import RolloutTable, unreadable
+from rollout.store.tables import BACK, RolloutTable, unreadable
 
 
 def insert(session: Session, state: RolloutState, plan: dict[str, Json], plan_text: str) -> RolloutTable:
@@ -47,6 +48,18 @@ def update(row: RolloutTable, state: RolloutState) -> None:
     row.exit_code = state.exit_code
 
 
+def seal(row: RolloutTable) -> None:
+    """Last of all in a transaction that wrote the row: what is read later is what was written now."""
+    row.seal = sealed(row)
+
+
+def sealed(row: RolloutTable) -> str:
+    """SHA-256 (hex) over everything that a rollout is decided from. Owner, fence and times to come are left out: the claim moves them."""
+    said: list[Json] = [row.id, row.name, row.server, row.route, row.plan_digest, row.plan, row.plan_text, str(row.phase), row.state]
+    said += [bool(row.active), row.exit_code, row.head_seq, row.head_hash]
+    return hashlib.sha256(canonical(said).encode()).hexdigest()
+
+
 def get(session: Session, rollout_id: str, *, lock: bool = False) -> RolloutTable:
     """By full id; `lock` until the transaction ends. NotFound otherwise."""
     row = session.get(RolloutTable, rollout_id, with_for_update=lock or None)
@@ -77,6 +90,11 @@ def listed(session: Session, *, active_only: bool, route: str | None, limit: int
     return session.exec(query).all()
 
 
+def active_ids(session: Session) -> Sequence[str]:
+    """Newest first; no row is read for it."""
+    return session.exec(select(RolloutTable.id).where(col(RolloutTable.active)).order_by(col(RolloutTable.created).desc())).all()
+
+
 def active_on(session: Session, server: str, route: str) -> RolloutTable | None:
     """The one rollout that holds the route."""
     held = select(RolloutTable).where(RolloutTable.server == server, RolloutTable.route == route, col(RolloutTable.active))
@@ -93,7 +111,10 @@ def route_taken(row: RolloutTable) -> RouteTaken:
 
 
 def stored(row: RolloutTable) -> StoredRollout:
-    """The row as a value. StoreError when its state cannot be read."""
+    """The row as a value. StoreDamaged when its state cannot be read, or something else than rollout changed the row."""
+    if row.seal is not None and row.seal != sealed(row):
+        why = "Its content does not fit its seal: it was changed after rollout wrote it."
+        raise StoreDamaged(f"The row of rollout {row.id} was changed by something else.", why=why, hint=BACK)
     try:
         state = RolloutState.model_validate(row.state)
     except ValidationError as error:

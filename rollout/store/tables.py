@@ -13,7 +13,7 @@ from sqlalchemy import Dialect, Index, MetaData, String, Text, text
 from sqlalchemy.types import TypeDecorator
 from sqlmodel import Field, SQLModel
 
-from rollout.errors import StoreError
+from rollout.errors import StoreDamaged
 from rollout.store.chain import canonical, instant
 
 Json = Any
@@ -54,14 +54,19 @@ class CanonicalJson(TypeDecorator[Json]):
     def process_result_value(self, value: Any | None, dialect: Dialect) -> Json:
         try:
             return json.loads(value or "")
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise unreadable("JSON", value) from error
 
 
-def unreadable(kind: str, value: object) -> StoreError:
+BACK = (
+    "Restore the store from a backup; `rollout journal ID --verify` says whether the journal is sound. "
+    "`rollout rollback --route NAME --server URL --store ANOTHER` goes back without it."
+)
+
+
+def unreadable(kind: str, value: object) -> StoreDamaged:
     """Something else than this tool wrote the value."""
-    hint = "Restore the store from a backup; `rollout journal ID --verify` says whether the journal is sound."
-    return StoreError("The store holds a value that cannot be read.", why=f"Expected {kind}, found {str(value)[:60]!r}.", hint=hint)
+    return StoreDamaged("The store holds a value that cannot be read.", why=f"Expected {kind}, found {str(value)[:60]!r}.", hint=BACK)
 
 
 class Table(SQLModel):
@@ -98,6 +103,8 @@ class RolloutTable(Table, table=True):
     exit_code: int | None = None
     head_seq: int
     head_hash: str
+    seal: str | None = None
+    """`rollouts.sealed` of the row; None: last written by a release that had none"""
 
 
 class JournalTable(Table, table=True):

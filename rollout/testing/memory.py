@@ -19,6 +19,7 @@ from rollout.domain.world import (
     EngineSample,
     InstanceSample,
     InstanceView,
+    Keys,
     RouteView,
     Scope,
     TargetView,
@@ -84,6 +85,10 @@ class MemoryPlatform:
     routes: dict[str, Route] = field(default_factory=dict)
     writes: list[tuple[str, dict[str, Json]]] = field(default_factory=list)
     memory_available: int | None = 64 << 30
+    own_time: Callable[[], float] | None = None
+    """the platform's own time (unix seconds); the clock's unless another is given, as where the engine's wall clock is made to jump"""
+    keys: Keys = field(default_factory=Keys)
+    """what the server's list says of our keys"""
     key_says: dict[str, Json] = field(default_factory=dict)
     """what differs in the answer about the inference key"""
     server_time: Callable[[], datetime] | None = None
@@ -94,13 +99,17 @@ class MemoryPlatform:
     def __post_init__(self) -> None:
         self._ids = 0
         self._random = random.Random(self.seed)
-        self._last = self.clock.now().timestamp()
+        self._last = self.seconds()
+
+    def seconds(self) -> float:
+        """What time it is on the platform."""
+        return self.clock.now().timestamp() if self.own_time is None else self.own_time()
 
     # --- set-up
 
     def deploy(self, name: str, image: str = "sim/vllm:1", replicas: int = 1, *, ready: bool = True) -> None:
         """A deployment as if it had been there for an hour."""
-        now = self.clock.now().timestamp()
+        now = self.seconds()
         spec = {"name": name, "image_name": image, "replicas": replicas}
         self.deployments[name] = Deployment(self._id(), spec, now - 3600 if ready else now + self.start_delay)
         self._apply_image(self.deployments[name])
@@ -124,7 +133,7 @@ class MemoryPlatform:
     def serves(self, name: str) -> bool:
         """Every replica of the deployment runs."""
         found = self.deployments.get(name)
-        return found is not None and found.healthy and found.spec["replicas"] > 0 and found.ready_at <= self.clock.now().timestamp()
+        return found is not None and found.healthy and found.spec["replicas"] > 0 and found.ready_at <= self.seconds()
 
     def shares(self, route: Route) -> dict[str, float]:
         """Share of each deployment, unavailable targets renormalised away."""
@@ -134,7 +143,7 @@ class MemoryPlatform:
 
     def advance(self) -> None:
         """Let the traffic since the last look pass."""
-        now = self.clock.now().timestamp()
+        now = self.seconds()
         elapsed, self._last = now - self._last, now
         for route in self.routes.values():
             if route.policy == "authed":
@@ -155,6 +164,7 @@ class MemoryPlatform:
             probe_routes={n: self._route_view(self.routes[n]) for n in scope.probe_routes if n in self.routes},
             workers={w: self._worker(w) for w in ("spark-01", "spark-02", "staging")},
             samples={n: self._sample(n) for n in scope.sample if n in self.deployments},
+            keys=self.keys,
         )
 
     def _worker(self, name: str) -> WorkerView:
@@ -231,7 +241,7 @@ class MemoryPlatform:
     def _do_create_deployment(self, args: Mapping[str, Json]) -> dict[str, Json]:
         if args["name"] not in self.deployments:
             spec = self.derive(self.deployments[args["base"]].spec, args["change"], args["sizing"], args["name"])
-            made = Deployment(self._id(), spec, self.clock.now().timestamp() + self.start_delay)
+            made = Deployment(self._id(), spec, self.seconds() + self.start_delay)
             self._apply_image(made)
             self.deployments[args["name"]] = made
         return {}

@@ -74,7 +74,8 @@ class Bench:
         async def session() -> Any:
             self.faults.renew()
             http = Http(described["server_url"], Secret(described["management_key"]), retry=Retry(SystemClock()), transport=self.faults)
-            async with GPUStackBackend(GPUStack(http), SystemClock(), inference_key=Secret(described["inference_key"])) as backend:
+            both = {name: Secret(described[name]) for name in ("inference_key", "management_key")}
+            async with GPUStackBackend(GPUStack(http), SystemClock(), **both) as backend:
                 return await work(backend)
 
         return asyncio.run(session())

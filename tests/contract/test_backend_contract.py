@@ -423,7 +423,7 @@ def with_key(site: Site, key: str, call: Callable[[GPUStack], Any]) -> Any:
 
 def test_a_wrong_key_and_a_wrong_scope_are_refused_with_a_remedy(gpustack: Site) -> None:
     for key, word in (
-        ("gpustack_0000000000000000_00000000000000000000000000000000", "create a new one"),
+        ("gpustack_0000000000000000_00000000000000000000000000000000", "make a new one"),
         (gpustack.described["inference_key"], "scope"),
     ):
         with pytest.raises(Refused) as caught:

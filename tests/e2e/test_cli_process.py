@@ -101,7 +101,7 @@ def test_the_journal_is_verified_and_a_changed_row_is_found(tmp_path: Path, stor
         raw.execute("update journal set text = 'nothing happened' where seq = 1")
     raw.close()
     done = rollout(tmp_path, "journal", "3f2a", "--verify", "--store", stored)
-    assert done.returncode == 1
+    assert done.returncode == 13
     assert "row 1" in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -117,7 +117,7 @@ def test_a_word_reaches_the_store_with_actor_and_reason(tmp_path: Path, stored: 
 @pytest.mark.parametrize(
     ("line", "code"),
     [
-        (("status", "3f2a", "--store", "{absent}"), 1),
+        (("status", "3f2a", "--store", "{absent}"), 2),
         (("status", "ffff", "--store", "{stored}"), 2),
         (("validate", "{absent}.yaml"), 3),
         (("rollback", "--route", "chat", "--server", "http://127.0.0.1:9", "--reason", "r", "--store", "{stored}"), 3),

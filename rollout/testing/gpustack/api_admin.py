@@ -26,8 +26,10 @@ class AdminApi:
     # --- keys and users
 
     def list_keys(self, call: Call) -> dict[str, Any]:
-        mine = self.world.where("api-keys", user_id=call.caller.user["id"])
-        return page([{**row, "value": None} for row in mine], call.query)
+        """The caller's own; an administrator may ask for another user's by id, or for all with `*`."""
+        asked = call.query.get("user_id") if call.caller.is_admin else None
+        whose = {} if asked == "*" else {"user_id": int(asked) if asked else call.caller.user["id"]}
+        return page([{**row, "value": None} for row in self.world.where("api-keys", **whose)], call.query)
 
     def create_key(self, call: Call) -> Row:
         return self.auth.add_key(call.caller.user, call.body)

@@ -69,7 +69,7 @@ class Auth:
             "allowed_model_names": body.get("allowed_model_names"),
             "expires_at": expires,
             "is_custom": False,
-            "masked_value": f"gpustack_{access}***",
+            "masked_value": f"gpustack_{access[:4]}***",
             "user_id": user["id"],
             "user_name": user["username"],
             "owner_principal_id": None,

@@ -72,7 +72,12 @@ class Case:
     events: list[tuple[Event, RolloutState]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.platform = MemoryPlatform(self.clock, slow_images={"sim/vllm:slow": 2.0}, failing_images={"sim/vllm:failing": 0.3})
+        self.platform = MemoryPlatform(
+            self.clock,
+            slow_images={"sim/vllm:slow": 2.0},
+            failing_images={"sim/vllm:failing": 0.3},
+            own_time=lambda: self.clock.time.timestamp(),
+        )
         self.platform.server_time = lambda: self.clock.time
         self.platform.deploy("chat-a")
         self.platform.route("chat", {"chat-a": 100}, {"team": "search"})

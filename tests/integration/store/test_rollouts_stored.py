@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
 from rollout.domain.state import Phase, Said
-from rollout.errors import ExitCode, NotFound, RouteTaken, StoreError
+from rollout.errors import ExitCode, NotFound, RouteTaken, StoreDamaged
 
 
 def ended(state, phase=Phase.ROLLED_BACK):
@@ -27,19 +28,53 @@ def test_what_was_put_in_comes_back(store, make) -> None:
 def test_keys_of_a_newer_release_are_tolerated(store, make) -> None:
     make.stored(store)
     with store._writer.begin() as connection:
-        connection.exec_driver_sql('UPDATE rollouts SET state = replace(state, \'{"created"\', \'{"from_the_future":1,"created"\')')
+        connection.exec_driver_sql(
+            'UPDATE rollouts SET state = replace(state, \'{"created"\', \'{"from_the_future":1,"created"\'), seal = NULL'
+        )
     assert store.load("r-7f3a").state == make.state()
 
 
-@pytest.mark.parametrize("text", ["not json", "{}", "[]"])
-def test_a_state_that_something_else_wrote_is_named(store, make, text) -> None:
+@pytest.mark.parametrize("seal", ["seal", "NULL"])
+@pytest.mark.parametrize("words", ["not json", "{}", "[]"])
+def test_a_state_that_something_else_wrote_is_named(store, make, words, seal) -> None:
+    """By its seal, and where a release before wrote the row by what it cannot be."""
     make.stored(store)
     with store._writer.begin() as connection:
-        connection.exec_driver_sql(f"UPDATE rollouts SET state = '{text}'")
-    with pytest.raises(StoreError, match="cannot be read") as caught:
+        connection.exec_driver_sql(f"UPDATE rollouts SET state = '{words}', seal = {seal}")
+    with pytest.raises(StoreDamaged, match=r"cannot be read|changed by something else") as caught:
         store.load("r-7f3a")
     assert caught.value.why
     assert caught.value.hint
+
+
+CHANGES = {
+    "plan": '{"a":1}',
+    "plan_text": "x",
+    "plan_digest": "d",
+    "phase": "promoted",
+    "server": "http://x",
+    "active": False,
+    "head_seq": 9,
+}
+
+
+@pytest.mark.parametrize("column", CHANGES)
+def test_a_column_that_something_else_changed_is_found(store, make, column) -> None:
+    make.stored(store)
+    with store._writer.begin() as connection:
+        connection.execute(text(f"UPDATE rollouts SET {column} = :new"), {"new": CHANGES[column]})
+    with pytest.raises(StoreDamaged, match="changed by something else"):
+        store.load("r-7f3a")
+
+
+def test_what_a_claim_moves_is_not_sealed(store, make) -> None:
+    make.stored(store)
+    fence = store.claim("r-7f3a", make.owner(), 30)
+    store.renew("r-7f3a", fence, 60)
+    assert store.load("r-7f3a").fence == fence
+    store.append("r-7f3a", fence, [make.event()], make.state(facts={"f": [1.5, None, "\ud800"]}))
+    store.release("r-7f3a", fence)
+    assert store.load("r-7f3a").state.facts == {"f": [1.5, None, "\ud800"]}
 
 
 def test_a_second_active_rollout_on_a_route_is_refused_naming_the_holder(store, make) -> None:

@@ -29,7 +29,7 @@ def path(sqlite_path, now, make) -> Path:
 
 
 def told(error: StoreError, path: object) -> None:
-    assert type(error) is StoreError
+    assert isinstance(error, StoreError)
     assert str(path) in error.message
     assert error.why
     assert error.hint

@@ -68,6 +68,9 @@ class FakeStore:
         kept = [r for r in self.rows.values() if not (active_only and r.state.terminal) and route in (None, r.state.route)]
         return kept[:limit]
 
+    def active_ids(self) -> Sequence[str]:
+        return [key for key, row in self.rows.items() if not row.state.terminal]
+
     def journal(self, rollout_id: str, *, after: int = 0) -> Sequence[JournalRow]:
         rows = [
             JournalRow(rollout_id, n, e.at, e.kind, e.actor, e.text, e.data, f"h{n - 1}", f"h{n}") for n, e in enumerate(self.entries, 1)

@@ -73,7 +73,7 @@ def test_the_journal_is_printed_in_order_and_verified(desk: FakeDesk, capsys: Ca
 def test_a_broken_chain_ends_with_one_and_names_the_row(desk: FakeDesk, capsys: Captured) -> None:
     desk.put(state())
     desk.store.broken = True
-    assert main(["journal", ID, "--verify"]) == 1
+    assert main(["journal", ID, "--verify"]) == 13
     assert "row 2" in capsys.readouterr().err
 
 

@@ -92,7 +92,8 @@ def test_no_value_breaks_the_readers(value: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "size"), [("8GiB", 8 << 30), ("500MB", 500_000_000), ("1.5 KiB", 1536), ("7B", 7), ("7", 7), (7, 7), ("2kB", 2000)]
+    ("text", "size"),
+    [("8GiB", 8 << 30), ("500MB", 500_000_000), ("1.5 KiB", 1536), ("7B", 7), ("0", 0), (0, 0), (8 << 30, 8 << 30), ("2kB", 2000)],
 )
 def test_sizes(text: object, size: int) -> None:
     assert parse_bytes(text) == size

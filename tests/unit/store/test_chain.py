@@ -95,7 +95,7 @@ def test_a_chain_of_another_rollout_does_not_pass() -> None:
     links = chained([(datetime(2026, 1, 1, tzinfo=UTC), "fact", "ann", "one", {})])
     with pytest.raises(JournalBroken, match="rollout r-2 is broken at row 1") as caught:
         check("r-2", links, 1, links[0].hash)
-    assert caught.value.exit_code is ExitCode.UNEXPECTED
+    assert caught.value.exit_code is ExitCode.HALTED
     assert caught.value.hint
 
 
