@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,8 @@ from pydantic import BaseModel, ConfigDict
 from rollout.analysis.config import JudgeConfig, Mode
 from rollout.domain.receipts import Receipts
 from rollout.domain.weights import BALANCED, Rung, load_ratio
+from rollout.domain.window import DAY, LONGEST
+from rollout.domain.window import LIVE_REQUESTS as WINDOW_REQUESTS
 from rollout.domain.world import World
 from rollout.plan.model import Plan
 from rollout.report.calls import Call, Ladders, calls
@@ -218,5 +220,27 @@ def deadlines(plan: Plan, mode: str) -> tuple[Deadline, ...]:
         Deadline(what="last rung below 100 %, at least", seconds=before_full(plan, mode), then="and a PASS"),
         Deadline(what="verdict", seconds=verdict, then="holds: inconclusive; the share is kept"),
         Deadline(what="drain of stable", seconds=plan.drain.deadline, then=drained),
-        Deadline(what="rollback window", seconds=plan.window.duration, then=removal),
+        *_parking(plan),
+        Deadline(what="rollback window", seconds=_window(plan), then=_sparse(plan, mode) + removal),
     )
+
+
+def _window(plan: Plan) -> float:
+    return DAY if plan.window.duration is None else plan.window.duration
+
+
+def _parking(plan: Plan) -> Iterator[Deadline]:
+    """How long stable runs on, where it may be parked."""
+    window = plan.window
+    if window.keep == "warm" or window.warm >= _window(plan):
+        return
+    where = "where memory is needed" if window.keep == "auto" else "with replicas 0"
+    asks = ", after `rollout approve --park`" if window.approval == "required" else ""
+    yield Deadline(what="stable runs on, at least", seconds=window.warm, then=f"then it is parked {where}{asks}")
+
+
+def _sparse(plan: Plan, mode: str) -> str:
+    """What makes a window of the default length longer."""
+    if plan.window.duration is not None or mode != "sparse":
+        return ""
+    return f"longer until {WINDOW_REQUESTS} live requests, at most {LONGEST / 3600:.0f} h; "
