@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from rollout.domain.state import Phase, RolloutState, StepName
+from rollout.domain.world import Scope, World
 from rollout.engine.service import Connected
-from rollout.errors import RollbackImpossible, UsageError, WindowOpen
+from rollout.errors import RollbackImpossible, Unreachable, UsageError, WindowOpen
 from rollout.plan.load import parse_plan
 from rollout.store import Store
+from rollout.testing.memory import MemoryPlatform
 from tests.integration.engine.harness import PLAN, Case, reached
 
 QUICK = PLAN.replace("min_time_before_full: 5m", "min_time_before_full: 1m").replace("ladder: [10, 50, 100]", "ladder: [50, 100]")
@@ -271,6 +273,39 @@ def test_two_parked_sides_load_at_the_same_time(tmp_path: Path) -> None:
     assert len(loaded) == 2
     assert (max(loaded) - said).total_seconds() < 1.5 * LOAD
     assert case.shape() == before
+
+
+class Late(MemoryPlatform):
+    """The order to park is not answered, and carried out eight seconds later."""
+
+    sent: float | None = None
+
+    async def perform(self, verb: str, args: Mapping[str, Any]) -> dict[str, Any]:
+        if verb == "scale" and args["replicas"] == 0 and self.sent is None:
+            self.sent = self.clock.monotonic()
+            raise Unreachable("no answer")
+        assert verb != "leave" or self.serves("chat-a"), "the canary left while stable was away"
+        return await super().perform(verb, args)
+
+    async def observe(self, scope: Scope) -> World:
+        landed = any(verb == "scale" for verb, _ in self.writes)
+        if self.sent is not None and self.clock.monotonic() - self.sent > 8 and not landed:
+            await super().perform("scale", {"name": "chat-a", "replicas": 0})
+        return await super().observe(scope)
+
+
+def test_an_order_to_park_that_lands_late_does_not_pull_stable_from_under_a_rollback(tmp_path: Path) -> None:
+    """It may land for 15 s: until then stable gets no traffic; when it landed, stable is loaded again."""
+    case = Case(tmp_path, PARKED)
+    case.platform = Late(case.clock)
+    case.platform.deploy("chat-a")
+    case.platform.route("chat", {"chat-a": 100}, {"team": "search"})
+    rollout_id = case.start().state.id
+    case.run(rollout_id, until=lambda s: s.waiting is not None and "no answer" in s.waiting.why)
+    case.service().say(rollout_id, "rollback", "tester", "x")
+    assert case.run(rollout_id).phase is Phase.ROLLED_BACK
+    assert [a["replicas"] for v, a in case.platform.writes if v == "scale"] == [0, 1]
+    assert case.shape() == case.before
 
 
 # --- how long
