@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from rollout.domain.state import RolloutState, StepName
+from rollout.domain.state import Phase, RolloutState, StepName
 from rollout.domain.window import ends
 from rollout.engine.wayback import plan_back
 from rollout.errors import RollbackImpossible, UsageError, WindowOpen
@@ -77,7 +77,8 @@ def _ended(state: RolloutState, verb: str, plan: Mapping[str, Json] | None) -> N
     msg = f"rollout {state.id} has ended ({state.phase})"
     if verb in ("rollback", "extend_window"):
         since = f"since {state.ended:%Y-%m-%d %H:%M} UTC"
-        raise RollbackImpossible(msg, why=since, hint=_other_way(state, plan))
+        over = state.phase is Phase.COMPLETED
+        raise RollbackImpossible(msg, why=since, hint=_other_way(state, plan) if over else "Write a plan that goes the other way.")
     raise UsageError(msg, hint="`rollout retry` begins a new attempt.")
 
 
