@@ -16,6 +16,8 @@ from rollout.domain.restore import NOT, about, crowded, kept_of, load_time, rest
 
 DRAIN_HOLDS = 60.0
 """seconds for which an empty side is believed empty; then it is looked at again"""
+TRIES_AGAIN = 900.0
+"""seconds until a side that was not empty within the drain's deadline is looked at again"""
 PASSING = frozenset({"worker", "memory"})
 """causes that may go away by themselves"""
 READY_WITHIN = 1800.0
@@ -35,11 +37,15 @@ def park(ctx: Ctx, pair: Pair) -> Decision | None:
         return Record({f"{key}.not": obstacle}, f"{pair.stable} is not parked: {obstacle}" if obstacle else f"{pair.stable} can be parked")
     if obstacle or not allowed(ctx):
         return None
-    drained = f"{key}.drain"
+    drained, busy = f"{key}.drain", ctx.at(f"{key}.busy")
+    if busy is not None and ctx.since(busy) < TRIES_AGAIN:
+        return None
     if ctx.since(ctx.at(drained)) > DRAIN_HOLDS:
         return Record({drained: None}, f"{pair.stable} was found empty a while ago: looks again")
     plan = ctx.the_plan.drain
     empty = wait_empty(ctx, pair.stable, drained, plan.quiet, plan.deadline, "hold")
+    if isinstance(empty, HoldOn):  # nothing is lost while it goes on running: no person is asked
+        return Record({drained: None, f"{key}.busy": {"at": ctx.now.isoformat()}}, f"not parked, tries again later: {empty.detail}")
     if empty is not None:
         return empty
     why = f"park {pair.stable}: replicas {view.replicas} -> 0; a rollback loads it again, {about(load_time(ctx, pair))}"

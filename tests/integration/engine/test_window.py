@@ -223,6 +223,21 @@ def test_a_side_whose_files_nobody_saw_is_not_parked(case: Case) -> None:
     assert told(case, "no model file was seen on spark-01, so it cannot be verified that it would load")
 
 
+def test_a_side_that_somebody_still_asks_is_not_parked_and_holds_nothing_up(case: Case) -> None:
+    """A stream that came by a way we do not know: it is looked at again and again, nothing is cut, and the window goes on."""
+    case.text = PARKED.replace("quiet: 10s", "quiet: 10s, deadline: 1m")
+    rollout_id = case.start().state.id
+    case.run(rollout_id, until=reached(StepName.CLEANUP))
+    case.platform.deployments["chat-a"].in_flight = 1.0
+    state = case.run(rollout_id, until=lambda s: s.fact("park.chat-a.busy") is not None)
+    assert told(case, "not parked, tries again later: chat-a after 6")
+    assert case.platform.deployments["chat-a"].spec["replicas"] == 1
+    assert state.phase is Phase.PROMOTED
+    case.platform.deployments["chat-a"].in_flight = 0.0
+    case.run(rollout_id, until=parked)
+    assert case.platform.deployments["chat-a"].spec["replicas"] == 0
+
+
 def test_a_canary_that_dies_brings_a_parked_stable_back(case: Case) -> None:
     """Nobody is served meanwhile, so nobody has to be asked."""
     rollout_id = case.start().state.id
