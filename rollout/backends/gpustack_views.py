@@ -9,6 +9,7 @@ from typing import Any
 from rollout.backends.gpustack_spec import spec_of
 from rollout.clients.gpustack_rows import Instance, Model, Route, Target, Worker
 from rollout.domain.world import DeploymentView, InstanceView, RouteView, TargetView, WorkerView
+from rollout.plan.hidden import keepable_text
 
 Json = Any
 OWNED = frozenset(
@@ -51,12 +52,13 @@ def deployment_view(model: Model, instances: Iterable[Instance], targets: Iterab
 
 
 def instance_view(row: Instance) -> InstanceView:
-    """One copy."""
+    """One copy. Its message may repeat the command line it was started with."""
     claim, restarts = row.computed_resource_claim, row.restart_count or 0
     reserved = int((claim.ram or 0) + sum((claim.vram or {}).values())) if claim else None
     loaded = (row.updated_at - row.created_at).total_seconds() if row.updated_at and row.created_at else None
     started = loaded if row.state == "running" and restarts == 0 else None
-    return InstanceView(row.id, row.name, row.state, row.worker_name, restarts, row.state_message or "", reserved, started)
+    message = keepable_text(row.state_message or "")
+    return InstanceView(row.id, row.name, row.state, row.worker_name, restarts, message, reserved, started)
 
 
 def worker_view(worker: Worker, now: datetime) -> WorkerView:

@@ -30,6 +30,7 @@ def approve(
     reason: options.Reason,
     accept_inconclusive: Accept = False,
     park: Park = False,
+    json: options.Json = False,
     store: options.Store = None,
     actor: options.Actor = None,
 ) -> int:
@@ -40,36 +41,53 @@ def approve(
     """
     if accept_inconclusive and park:
         raise UsageError("two things are approved at once", why="--accept-inconclusive and --park", hint="Approve one after the other.")
-    return _say(
-        "approve", rollout_id, reason, store, actor, {"accept_inconclusive": accept_inconclusive, **({"park": True} if park else {})}
-    )
+    args = {"accept_inconclusive": accept_inconclusive, **({"park": True} if park else {})}
+    return _say("approve", rollout_id, reason, store, actor, args, json=json)
 
 
 @verb(examples=('rollout pause 3f2a --reason "incident on another route"',), exits=EXITS)
-def pause(rollout_id: options.RolloutId, reason: options.Reason, store: options.Store = None, actor: options.Actor = None) -> int:
+def pause(
+    rollout_id: options.RolloutId,
+    reason: options.Reason,
+    json: options.Json = False,
+    store: options.Store = None,
+    actor: options.Actor = None,
+) -> int:
     """Hold a rollout where it is; weights stay.
 
     Guards go on, and so does a rollback that is under way. `rollout resume` ends it.
     """
-    return _say("pause", rollout_id, reason, store, actor)
+    return _say("pause", rollout_id, reason, store, actor, json=json)
 
 
 @verb(examples=('rollout resume 3f2a --reason "incident is over"',), exits=EXITS)
-def resume(rollout_id: options.RolloutId, reason: options.Reason, store: options.Store = None, actor: options.Actor = None) -> int:
+def resume(
+    rollout_id: options.RolloutId,
+    reason: options.Reason,
+    json: options.Json = False,
+    store: options.Store = None,
+    actor: options.Actor = None,
+) -> int:
     """End a pause or a hold, and look at the cause afresh.
 
     A cause that is still there holds again at once.
     """
-    return _say("resume", rollout_id, reason, store, actor)
+    return _say("resume", rollout_id, reason, store, actor, json=json)
 
 
 @verb(examples=('rollout promote 3f2a --reason "hotfix; risk taken by ana"',), exits=EXITS)
-def promote(rollout_id: options.RolloutId, reason: options.Reason, store: options.Store = None, actor: options.Actor = None) -> int:
+def promote(
+    rollout_id: options.RolloutId,
+    reason: options.Reason,
+    json: options.Json = False,
+    store: options.Store = None,
+    actor: options.Actor = None,
+) -> int:
     """Accept the canary now, without waiting for the rest of the ladder.
 
     Skips what is still to be judged; it never skips the drain or the rollback window.
     """
-    return _say("promote", rollout_id, reason, store, actor)
+    return _say("promote", rollout_id, reason, store, actor, json=json)
 
 
 @verb(
@@ -84,6 +102,7 @@ def extend_window(
     reason: options.Reason,
     by: By = None,
     until: Moment = None,
+    json: options.Json = False,
     store: options.Store = None,
     actor: options.Actor = None,
 ) -> int:
@@ -98,20 +117,26 @@ def extend_window(
         why = "it got neither" if by is None else "it got both"
         raise UsageError("`rollout extend-window` needs --by or --until", why=why, hint="such as --by 12h.")
     args = {"by": seconds("--by", by)} if by is not None else {"until": moment("--until", until or "").isoformat()}
-    return _say("extend_window", rollout_id, reason, store, actor, args)
+    return _say("extend_window", rollout_id, reason, store, actor, args, json=json)
 
 
-def _say(word: str, rollout_id: str, reason: str, store: str | None, actor: str | None, args: dict[str, Any] | None = None) -> int:
+def _say(
+    word: str, rollout_id: str, reason: str, store: str | None, actor: str | None, args: dict[str, Any] | None = None, *, json: bool
+) -> int:
     from rollout.cli.desk import opened
+    from rollout.domain.taken import goes_on
 
     with opened(store, actor) as desk:
         desk.say(rollout_id, word, options.said(reason), args)
         stored = desk.store.load(rollout_id)
         state = stored.state
-        output.result(f"{word.replace('_', '-')}: said to {state.id} as {desk.actor}")
         owner = desk.owner(stored)
+        if json:
+            output.as_json({"id": state.id, "said": word, "actor": desk.actor, "reason": reason.strip(), "ticked_by": owner and owner.name})
+        else:
+            output.result(f"{word.replace('_', '-')}: said to {state.id} as {desk.actor}")
         if owner is None:
-            output.progress(f"nobody ticks it now: `rollout run {state.id}` or `rollout tick {state.id}` takes it up")
+            output.progress(f"nobody ticks it now: {' or '.join(f'`{line}`' for line in goes_on(state))} takes it up")
         else:
             output.progress(f"{owner.name} takes it up at its next tick; `rollout watch {state.id}` shows it")
     return int(ExitCode.DONE)

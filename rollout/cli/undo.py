@@ -97,6 +97,7 @@ def rollback(
     from rollout.cli.driving import DETACHED, detached, tell
     from rollout.cli.progress import Progress
     from rollout.cli.wiring import connect_to
+    from rollout.domain.taken import route_command
 
     with opened(store, actor, create=True) as desk:
         held = desk.store.active_on(server.rstrip("/"), route)
@@ -112,7 +113,7 @@ def rollback(
             state = asyncio.run(work)
         except KeyboardInterrupt:
             progress.end()
-            detached(f"--route {route}")
+            detached(f"route {route}", route_command(route, server))
             return DETACHED
         finally:
             progress.end()
@@ -128,19 +129,36 @@ def _go_back(word: str, rollout_id: str, reason: str, store: str | None, actor: 
 
     from rollout.cli.desk import opened
     from rollout.cli.driving import DETACHED, tell, turn
+    from rollout.errors import RouteTaken
     from rollout.report.view import needs_person
 
     with opened(store, actor) as desk:
+        if heard is None:
+            _reachable(desk.store.load(rollout_id).state)
         state = desk.store.load(heard).state if heard else desk.say(rollout_id, word, why)
         output.progress(f"{word}: said to {state.id} as {desk.actor}")
-        ended = asyncio.run(_by_owner(desk, state.id))
-        if not ended:
+        while not asyncio.run(_by_owner(desk, state.id)):
             deaf = desk.owner(desk.store.load(state.id)) is not None
-            gone = turn(desk, state.id, lambda s: s.terminal or (s.undo is not None and needs_person(s)), force=deaf)
+            try:
+                gone = turn(desk, state.id, lambda s: s.terminal or (s.undo is not None and needs_person(s)), force=deaf)
+            except RouteTaken:
+                if desk.owner(desk.store.load(state.id)) is None:
+                    raise
+                continue  # somebody's `run` claimed it in this very moment, and hears the word
             if gone is None:
                 return DETACHED
+            break
         tell(desk, state.id, json=json)
         return _code(desk.store.load(state.id).state)
+
+
+def _reachable(state: RolloutState) -> None:
+    """Raise before anything is said to a rollout that this process could not tick."""
+    from rollout.domain.taken import by_route, goes_on
+
+    if by_route(state) and not state.terminal:
+        msg = f"rollout {state.id} goes back already, and holds no plan that says how to reach its server"
+        raise UsageError(msg, why=f"it took route {state.route} over from the marker", hint=f"`{goes_on(state)[0]}` goes on with it.")
 
 
 def _heard(word: str, rollout_id: str, why: str, store: str | None, actor: str | None) -> str | None:

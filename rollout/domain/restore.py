@@ -9,7 +9,7 @@ from typing import Any
 from rollout.domain.context import Ctx
 from rollout.domain.receipts import Pair
 from rollout.domain.world import DeploymentView, FileView, WorkerView, World
-from rollout.plan.hidden import redacted
+from rollout.plan.hidden import keepable
 
 Json = Any
 MAY_DIFFER = frozenset({"replicas", "categories", "description"})
@@ -111,8 +111,8 @@ def _changed(found: Mapping[str, Json] | None, view: DeploymentView) -> list[str
     """Fields in which the spec is no longer the one that was declared; secrets are compared as they are stored, hidden."""
     if found is None:
         return []
-    now = {k: redacted(v, k) for k, v in view.spec.items()}
-    return [k for k in sorted({*now, *found} - MAY_DIFFER) if now.get(k) != found.get(k)]
+    then, now = keepable(dict(found)), keepable(dict(view.spec))  # both anew: an older release may have hidden less
+    return [k for k in sorted({*now, *then} - MAY_DIFFER) if now.get(k) != then.get(k)]
 
 
 def _there(world: World, file: Mapping[str, Json]) -> bool:

@@ -79,7 +79,8 @@ def _ended(state: RolloutState, verb: str, plan: Mapping[str, Json] | None) -> N
         since = f"since {state.ended:%Y-%m-%d %H:%M} UTC"
         over = state.phase is Phase.COMPLETED
         raise RollbackImpossible(msg, why=since, hint=_other_way(state, plan) if over else "Write a plan that goes the other way.")
-    raise UsageError(msg, hint="`rollout retry` begins a new attempt.")
+    again = "`rollout retry` begins a new attempt." if state.plan_digest else "`rollout list --active` shows what is under way."
+    raise UsageError(msg, hint=again)
 
 
 def _other_way(state: RolloutState, plan: Mapping[str, Json] | None) -> str:

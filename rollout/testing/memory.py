@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from rollout.clock import Clock
@@ -100,6 +101,10 @@ class MemoryPlatform:
     files: list[File] = field(default_factory=list)
     deletes: bool = True
     """whether workers really delete what they are told to"""
+    key_says: dict[str, Json] = field(default_factory=dict)
+    """what differs in the answer about the inference key"""
+    server_time: Callable[[], datetime] | None = None
+    """the server's own clock"""
     request_seconds: float | None = None
     """how long a request runs; None: the engines expose no histogram of it"""
 
@@ -167,6 +172,7 @@ class MemoryPlatform:
         route = self.routes.get(scope.route)
         return World(
             now=self.clock.now(),
+            server_time=self.server_time() if self.server_time else None,
             server_version="v2.3.0",
             route=self._route_view(route) if route else None,
             deployments={n: self._view(n) for n in names},
@@ -342,6 +348,11 @@ class MemoryPlatform:
             name = self._random.choices(list(shares), list(shares.values()))[0]
             models[name] = models.get(name, 0) + 1
         return {"n": args["n"], "ok": sum(models.values()), "models": models, "errors": []}
+
+    def _do_probe_key(self, args: Mapping[str, Json]) -> dict[str, Json]:
+        route = self.routes.get(args["model"])
+        listed = route is not None and any(self.serves(t.deployment) for t in route.targets)
+        return {"status": 200, "listed": listed, "error": "", **self.key_says}
 
     def _do_warm_up(self, args: Mapping[str, Json]) -> dict[str, Json]:
         return {"n": args["n"], "ok": args["n"], "seconds": 0.1}

@@ -15,9 +15,9 @@ from rollout.cli.desk import Desk
 from rollout.domain.state import Event, RolloutState
 from rollout.domain.world import Scope, World
 from rollout.engine.refuse import refuse
-from rollout.errors import JournalBroken, NotFound, RolloutError
+from rollout.errors import JournalBroken, NotFound, RolloutError, RouteTaken
 from rollout.plan.load import LoadedPlan
-from rollout.store.records import JournalRow, StoredRollout
+from rollout.store.records import Command, JournalRow, StoredRollout
 from tests.unit.report.samples import NOW, event
 
 OTHER = "elsewhere:4711:1.abc"
@@ -52,6 +52,7 @@ class FakeStore:
     broken: bool = False
     where: str = "memory"
     unheard: tuple[str, ...] = ()
+    """verbs that nobody has taken up"""
 
     def put(self, state: RolloutState, **more: Any) -> None:
         known: dict[str, Any] = {"plan": {}, "plan_text": "", "owner": None, "fence": 0, "lease_until": None, "next_wake": None}
@@ -81,8 +82,8 @@ class FakeStore:
     def active_on(self, server: str, route: str) -> StoredRollout | None:
         return None
 
-    def pending(self, rollout_id: str) -> tuple[str, ...]:
-        return self.unheard
+    def pending(self, rollout_id: str) -> Sequence[Command]:
+        return [Command(n, rollout_id, verb, "ana", "said", {}, NOW) for n, verb in enumerate(self.unheard, 1)]
 
 
 @dataclass
@@ -94,6 +95,8 @@ class FakeService:
     said: list[tuple[str, str, str, str, Mapping[str, Any]]] = field(default_factory=list)
     started: list[LoadedPlan] = field(default_factory=list)
     fails: BaseException | None = None
+    taken: Callable[[], None] | None = None
+    """another process claims the rollout just before this one does: what that looks like in the store"""
     ran: int = 0
     forced: bool = False
 
@@ -123,6 +126,9 @@ class FakeService:
         self.ran += 1
         if self.fails is not None:
             raise self.fails
+        if self.taken is not None:
+            self.taken()
+            raise RouteTaken("is being run by another process")
         last = self.store.load(rollout_id).state
         for last in self.states:
             self.store.put(last)
@@ -189,3 +195,18 @@ class FakeBackend:
 
     def diff(self, stable: Mapping[str, Any], canary: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
         return [(k, stable.get(k), v) for k, v in canary.items() if stable.get(k) != v]
+
+
+class FakeMeasurer:
+    """Answers what it is told about the inference key."""
+
+    def __init__(self, key: dict[str, Any] | RolloutError | None = None) -> None:
+        self.key = key
+
+    def knows(self, verb: str) -> bool:
+        return verb == "probe_key"
+
+    async def perform(self, verb: str, args: Mapping[str, Any]) -> dict[str, Any]:
+        if isinstance(self.key, RolloutError):
+            raise self.key
+        return self.key or {"status": 200, "listed": True, "error": ""}
