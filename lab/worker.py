@@ -99,9 +99,18 @@ class SimWorker:
 
     async def _watch_files(self) -> None:
         async for kind, row in self.client.watch("model-files"):
-            if kind != DELETED and row.get("worker_id") == self.client.worker_id and row.get("state") == "downloading":
-                ready = {"state": "ready", "download_progress": 100, "size": row.get("size") or 5 * GIB}
-                await self.client.change("model-files", int(row["id"]), **ready, resolved_paths=[row.get("local_path") or "/var/cache/sim"])
+            if row.get("worker_id") != self.client.worker_id:
+                continue
+            path, size = str(row.get("local_path") or "/var/cache/sim"), int(row.get("size") or 5 * GIB)
+            if kind == DELETED:
+                if row.get("cleanup_on_delete"):  # a real worker too deletes from disk only then
+                    self.node.drop_file(path)
+            elif row.get("state") == "downloading":
+                ready = {"state": "ready", "download_progress": 100, "size": size}
+                self.node.keep_file(path, size)
+                await self.client.change("model-files", int(row["id"]), **ready, resolved_paths=[path])
+            else:
+                self.node.keep_file(path, size)
 
     async def _follow(self, row: Row) -> None:
         """Bring the node in line with one instance row; rows of one instance are taken in order."""

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from rollout.backends.gpustack_deployments import Deployments
+from rollout.backends.gpustack_files import Files
 from rollout.backends.gpustack_hand import Hand
 from rollout.backends.gpustack_keys import keys_of
 from rollout.backends.gpustack_marker import Marker
@@ -61,6 +62,8 @@ class GPUStackBackend:
             "unmark_route": marker.unmark,
             "create_deployment": deployments.create,
             "delete_deployment": deployments.delete,
+            "scale": deployments.scale,
+            "delete_file": Files(client, hand).delete,
             "create_probe_route": probe_routes.create,
             "delete_probe_route": probe_routes.delete,
             "join": targets.join,

@@ -99,6 +99,28 @@ class Deployments:
         done: Brought[Use] = await self._hand.bring(End(f"deployment {name} goes", look, lambda u: u.model is None, write))
         return done.receipt()
 
+    async def scale(self, args: Mapping[str, Json]) -> dict[str, Json]:
+        """{name, replicas}: the deployment wants that many. The last replica goes only while no route of users sends to it."""
+        name, replicas = str(args["name"]), int(args["replicas"])
+
+        async def look() -> Use:
+            return await self._use(name)
+
+        async def write(seen: Use) -> None:
+            if seen.model is None:
+                raise Refused(f"No deployment is named {name}.", hint="It was deleted: see `rollout journal`.")
+            if replicas == 0 and seen.routes:
+                raise Refused(
+                    f"{name} is not scaled to 0: {', '.join(seen.routes)} still sends to it.",
+                    hint="Remove its target from that route first, or leave the deployment running.",
+                )
+            # the whole spec as just read: a field that is left out is kept, but nobody promised so
+            await self._client.put_model(seen.model.id, {**spec_of(seen.model.raw), "name": name, "replicas": replicas})
+
+        what = f"deployment {name} wants {replicas} replicas"
+        done: Brought[Use] = await self._hand.bring(End(what, look, lambda u: u.model is not None and u.model.replicas == replicas, write))
+        return done.receipt(replicas=replicas)
+
     async def _model(self, name: str) -> Model | None:
         return next((m for m in await self._client.models() if m.name == name), None)
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from rollout.backends.gpustack_files import file_views
 from rollout.backends.gpustack_marker import held
 from rollout.backends.gpustack_views import deployment_view, names_of, route_view, worker_view
 from rollout.backends.together import Together
@@ -82,7 +83,7 @@ async def observe(client: GPUStack, clock: Clock, scope: Scope, samples: SampleS
         if lists.coherent(names):
             break
         lists = await read_lists(client)
-    known = names_of(lists.models)
+    known, files = names_of(lists.models), await client.files() if scope.files else None
     views = {r.name: route_view(r, held(lists.routes, r.name).meta, lists.targets, known) for r in lists.routes if r.name in names}
     deployments = _deployments(lists, scope, views.values())
     now = clock.now()
@@ -95,6 +96,7 @@ async def observe(client: GPUStack, clock: Clock, scope: Scope, samples: SampleS
         workers={w.name: worker_view(w, now) for w in lists.workers},
         server_time=client.server_time,
         samples=await _sampled(lists, {n: deployments[n] for n in scope.sample if n in deployments}, samples),
+        files=None if files is None else file_views(files, lists.models, lists.workers),
     )
 
 

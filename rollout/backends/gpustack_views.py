@@ -53,7 +53,12 @@ def deployment_view(model: Model, instances: Iterable[Instance], targets: Iterab
 
 def instance_view(row: Instance) -> InstanceView:
     """One copy. Its message may repeat the command line it was started with."""
-    return InstanceView(row.id, row.name, row.state, row.worker_name, row.restart_count or 0, keepable_text(row.state_message or ""))
+    claim, restarts = row.computed_resource_claim, row.restart_count or 0
+    reserved = int((claim.ram or 0) + sum(v or 0.0 for v in (claim.vram or {}).values())) if claim else None
+    loaded = (row.updated_at - row.created_at).total_seconds() if row.updated_at and row.created_at else None
+    started = loaded if row.state == "running" and restarts == 0 else None
+    message = keepable_text(row.state_message or "")
+    return InstanceView(row.id, row.name, row.state, row.worker_name, restarts, message, reserved, started)
 
 
 def worker_view(worker: Worker, now: datetime) -> WorkerView:
@@ -63,7 +68,9 @@ def worker_view(worker: Worker, now: datetime) -> WorkerView:
     used = memory.used if memory else None
     available = max(0, total - int(used)) if total is not None and used is not None else None
     unified = memory.is_unified_memory if memory else None
-    return WorkerView(worker.id, worker.name, worker.state, _age(worker.heartbeat_time, now), total, available, unified)
+    age, mounts = _age(worker.heartbeat_time, now), (worker.status.filesystem if worker.status else None) or []
+    disks = {m.mount_point: int(m.used) for m in mounts if m.mount_point and m.used is not None}
+    return WorkerView(worker.id, worker.name, worker.state, age, total, available, unified, disks)
 
 
 def _age(moment: datetime | None, now: datetime) -> float | None:

@@ -1,4 +1,4 @@
-"""`approve`, `pause`, `resume`, `promote`: a person's word, journaled, taken up by whoever ticks. Touches no server."""
+"""`approve`, `pause`, `resume`, `promote`, `extend-window`: a person's word, journaled, taken up by whoever ticks. Touches no server."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ import typer
 
 from rollout.cli import options, output
 from rollout.cli.lazy import verb
-from rollout.errors import ExitCode
+from rollout.errors import ExitCode, UsageError
 
 EXITS = (ExitCode.DONE, ExitCode.USAGE)
+Park = Annotated[bool, typer.Option("--park", help="Let the old side be scaled to 0 in the window; a rollback then takes its load time.")]
+By = Annotated[str | None, typer.Option("--by", metavar="DURATION", help="How much longer, such as 12h.")]
+Moment = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Until when, such as 2026-12-04T18:00Z; UTC without a zone.")]
 Accept = Annotated[bool, typer.Option("--accept-inconclusive", help="Go on although there was no verdict within the deadline.")]
 
 
@@ -18,6 +21,7 @@ Accept = Annotated[bool, typer.Option("--accept-inconclusive", help="Go on altho
     examples=(
         'rollout approve 3f2a --reason "change board, ticket 4711"',
         'rollout approve 3f2a --accept-inconclusive --reason "checked 30 answers by hand"',
+        'rollout approve 3f2a --park --reason "a load time of 2 minutes is fine"',
     ),
     exits=EXITS,
 )
@@ -25,15 +29,20 @@ def approve(
     rollout_id: options.RolloutId,
     reason: options.Reason,
     accept_inconclusive: Accept = False,
+    park: Park = False,
     json: options.Json = False,
     store: options.Store = None,
     actor: options.Actor = None,
 ) -> int:
     """Let a rollout pass the gate that it waits at.
 
-    Also ends the wait before cleanup, and with --accept-inconclusive a hold without a verdict.
+    Also lets the cleanup begin when the window is over, with --accept-inconclusive ends a hold without a verdict, and with --park
+    lets the old side be scaled to 0 inside the window.
     """
-    return _say("approve", rollout_id, reason, store, actor, {"accept_inconclusive": accept_inconclusive}, json=json)
+    if accept_inconclusive and park:
+        raise UsageError("two things are approved at once", why="--accept-inconclusive and --park", hint="Approve one after the other.")
+    args = {"accept_inconclusive": accept_inconclusive, **({"park": True} if park else {})}
+    return _say("approve", rollout_id, reason, store, actor, args, json=json)
 
 
 @verb(examples=('rollout pause 3f2a --reason "incident on another route"',), exits=EXITS)
@@ -81,6 +90,36 @@ def promote(
     return _say("promote", rollout_id, reason, store, actor, json=json)
 
 
+@verb(
+    examples=(
+        'rollout extend-window 3f2a --by 12h --reason "the batch job runs at night"',
+        'rollout extend-window 3f2a --until 2026-12-04T18:00Z --reason "until Friday"',
+    ),
+    exits=(ExitCode.DONE, ExitCode.USAGE, ExitCode.WINDOW_OPEN, ExitCode.ROLLBACK_IMPOSSIBLE),
+)
+def extend_window(
+    rollout_id: options.RolloutId,
+    reason: options.Reason,
+    by: By = None,
+    until: Moment = None,
+    json: options.Json = False,
+    store: options.Store = None,
+    actor: options.Actor = None,
+) -> int:
+    """Keep the way back open for longer.
+
+    --by adds to what is left, or counts from now when the window is over and nothing was removed yet. Once the cleanup has begun
+    there is nothing left to keep: 23. A window is never made shorter: 22.
+    """
+    from rollout.cli.durations import moment, seconds
+
+    if (by is None) == (until is None):
+        why = "it got neither" if by is None else "it got both"
+        raise UsageError("`rollout extend-window` needs --by or --until", why=why, hint="such as --by 12h.")
+    args = {"by": seconds("--by", by)} if by is not None else {"until": moment("--until", until or "").isoformat()}
+    return _say("extend_window", rollout_id, reason, store, actor, args, json=json)
+
+
 def _say(
     word: str, rollout_id: str, reason: str, store: str | None, actor: str | None, args: dict[str, Any] | None = None, *, json: bool
 ) -> int:
@@ -95,7 +134,7 @@ def _say(
         if json:
             output.as_json({"id": state.id, "said": word, "actor": desk.actor, "reason": reason.strip(), "ticked_by": owner and owner.name})
         else:
-            output.result(f"{word}: said to {state.id} as {desk.actor}")
+            output.result(f"{word.replace('_', '-')}: said to {state.id} as {desk.actor}")
         if owner is None:
             output.progress(f"nobody ticks it now: {' or '.join(f'`{line}`' for line in goes_on(state))} takes it up")
         else:

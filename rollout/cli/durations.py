@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from rollout.errors import UsageError
 
 
@@ -13,3 +15,13 @@ def seconds(option: str, text: str) -> float:
         return parse_duration(text)
     except ValueError as error:
         raise UsageError(f"`{option} {text}` is no duration", why=str(error), hint=f"write it as in {option} 30m.") from None
+
+
+def moment(option: str, text: str) -> datetime:
+    """A moment in UTC; without a zone it is UTC. UsageError that names the option."""
+    try:
+        read = datetime.fromisoformat(text.strip())
+    except ValueError as error:
+        hint = f"write it as in {option} 2026-12-04T18:00Z."
+        raise UsageError(f"`{option} {text}` is no moment", why=str(error), hint=hint) from None
+    return (read if read.tzinfo else read.replace(tzinfo=UTC)).astimezone(UTC)

@@ -25,6 +25,7 @@ EXITS = (
     ExitCode.INCONCLUSIVE,
     ExitCode.HALTED,
     ExitCode.UNREACHABLE,
+    ExitCode.ROLLBACK_IMPOSSIBLE,
     ExitCode.ROUTE_TAKEN,
     ExitCode.FENCED_OFF,
 )

@@ -26,6 +26,7 @@ VERBS: dict[str, Verb] = {
     "pause": Verb("control", "Hold a rollout where it is; weights stay."),
     "resume": Verb("control", "End a pause or a hold, and look at the cause afresh."),
     "promote": Verb("control", "Accept the canary now, without waiting for the rest of the ladder."),
+    "extend-window": Verb("control", "Keep the way back open for longer."),
     "abort": Verb("undo", "Stop before promotion and undo what was done."),
     "rollback": Verb("undo", "Go back to stable, at any time until the window has passed."),
     "retry": Verb("retry", "Start a new attempt of a rollout that ended."),

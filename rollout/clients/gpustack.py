@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar
 from pydantic import TypeAdapter
 
 from rollout.clients.errors import Call, HttpBadAnswer
-from rollout.clients.gpustack_rows import Access, ApiKey, Instance, Model, Page, Route, Row, Target, User, Version, Worker
+from rollout.clients.gpustack_rows import Access, ApiKey, Instance, Model, ModelFile, Page, Route, Row, Target, User, Version, Worker
 from rollout.clients.http import Http, typed
 
 Json = Any
@@ -23,7 +23,7 @@ MOST_PAGES = 500
 LISTINGS = 4
 """times a list is read again when its pages do not add up"""
 MODELS, INSTANCES, WORKERS = "/v2/models", "/v2/model-instances", "/v2/workers"
-ROUTES, TARGETS, KEYS = "/v2/model-routes", "/v2/model-route-targets", "/v2/api-keys"
+ROUTES, TARGETS, KEYS, FILES = "/v2/model-routes", "/v2/model-route-targets", "/v2/api-keys", "/v2/model-files"
 
 
 class GPUStack:
@@ -68,11 +68,23 @@ class GPUStack:
         """All targets, or those of one route."""
         return await self._list(TARGETS, Target, {} if route_id is None else {"route_id": route_id})
 
+    async def files(self) -> list[ModelFile]:
+        """The model files of all workers."""
+        return await self._list(FILES, ModelFile)
+
     # Answers of writes are not used: what counts is what a later look shows.
 
     async def create_model(self, body: Mapping[str, Json]) -> None:
         """A new deployment. A taken name is Refused with status 409."""
         await self._http.write("POST", MODELS, dict(body))
+
+    async def put_model(self, model_id: int, body: Mapping[str, Json]) -> None:
+        """`name` and `source` are mandatory; running instances keep their spec, only their number follows `replicas`."""
+        await self._http.write("PUT", f"{MODELS}/{model_id}", dict(body))
+
+    async def delete_file(self, file_id: int) -> None:
+        """The row, and the paths on its worker's disk. While an instance uses it: Refused with status 409."""
+        await self._http.write("DELETE", f"{FILES}/{file_id}?cleanup=true")
 
     async def delete_model(self, model_id: int) -> None:
         """Stops its instances at once and removes its targets from every route."""

@@ -66,10 +66,18 @@ class Memory(Part):
     is_unified_memory: bool | None = None
 
 
+class Mount(Part):
+    """One file system of a worker; bytes."""
+
+    mount_point: str | None = None
+    used: Bytes = None
+
+
 class WorkerStatus(Part):
     """The part of a worker's own report that is read here."""
 
     memory: Memory | None = None
+    filesystem: list[Mount] | None = None
 
 
 class Worker(Row):
@@ -91,6 +99,13 @@ class Model(Row):
     categories: list[str] | None = None
 
 
+class Claim(Part):
+    """`computed_resource_claim`: bytes reserved on the worker; `vram` by GPU index."""
+
+    ram: Bytes = None
+    vram: dict[str, Bytes] | None = None
+
+
 class Instance(Row):
     """`/v2/model-instances`: one running copy."""
 
@@ -100,6 +115,24 @@ class Instance(Row):
     worker_name: str | None = None
     restart_count: Count | None = None
     state_message: str | None = None
+    computed_resource_claim: Claim | None = None
+    created_at: Moment | None = None
+    updated_at: Moment | None = None
+
+
+class ModelFile(Row):
+    """`/v2/model-files`: one source on one worker. Rows outlive the deployments that used them."""
+
+    source: str | None = None
+    huggingface_repo_id: str | None = None
+    huggingface_filename: str | None = None
+    model_scope_model_id: str | None = None
+    model_scope_file_path: str | None = None
+    local_path: str | None = None
+    worker_id: int | None = None
+    resolved_paths: list[str] | None = None
+    size: int | None = None
+    state: str | None = None
 
 
 class Route(Row):

@@ -7,6 +7,8 @@ World effects (carried out by a `Backend`)
   unmark_route       {route, meta}                                  route meta equals what was found
   create_deployment  {name, base, change, sizing, digest}           a deployment of that name, derived from base, exists
   delete_deployment  {name}                                         none exists
+  scale              {name, replicas}                               the deployment wants that many replicas
+  delete_file        {id, worker, source, paths}                    no row of that id: the worker deletes the paths
   create_probe_route {name, deployment, principal?}                 a private route with that one target exists
   delete_probe_route {name}                                         none exists
   join               {route, deployment, weight, extra?}            the route has a target for the deployment, with the weight
@@ -71,6 +73,15 @@ def _gone(args: Mapping[str, Json], world: World) -> bool:
     return args["name"] not in world.deployments
 
 
+def _scaled(args: Mapping[str, Json], world: World) -> bool:
+    view = world.deployments.get(args["name"])
+    return view is not None and view.replicas == args["replicas"]
+
+
+def _no_file(args: Mapping[str, Json], world: World) -> bool:
+    return world.files is not None and all(row.id != args["id"] for row in world.files)
+
+
 def _probe_route(args: Mapping[str, Json], world: World) -> bool:
     route = world.probe_routes.get(args["name"])
     return route is not None and route.target_of(args["deployment"]) is not None and route.access_policy == "allowed_principals"
@@ -96,6 +107,8 @@ WRITES: dict[str, Callable[[Mapping[str, Json], World], bool]] = {
     "unmark_route": _unmarked,
     "create_deployment": _exists,
     "delete_deployment": _gone,
+    "scale": _scaled,
+    "delete_file": _no_file,
     "create_probe_route": _probe_route,
     "delete_probe_route": _no_probe_route,
     "join": _has_weight,
@@ -105,7 +118,7 @@ WRITES: dict[str, Callable[[Mapping[str, Json], World], bool]] = {
     "refresh": lambda _args, _world: False,
 }
 
-LINGERING = frozenset({"mark_route", "create_deployment", "create_probe_route", "join", "set_weight", "twin", "leave"})
+LINGERING = frozenset({"mark_route", "create_deployment", "create_probe_route", "join", "set_weight", "twin", "leave", "scale"})
 """writes that would undo an undo when they land after it: a server carries out what it accepted, also when nobody waits any more"""
 
 MEASURES = frozenset({"probe", "warm_up", "verify_share", "probe_pairs", "probe_key", "stage_cell"})

@@ -41,6 +41,8 @@ class Pair(Frozen):
     """stable's weight as found"""
     scaled: int
     """stable's weight during the ladder; differs only where a sole target's weight was too coarse"""
+    replicas: int | None = None
+    """stable's replicas as found; None in a receipt of an older release"""
 
 
 class Receipts(Frozen):
@@ -121,8 +123,16 @@ def named(target: TargetView) -> str:
     return target.deployment or f"target {target.id}"
 
 
-def take(rollout_id: str, route: RouteView, stable: tuple[str, ...], scaled: Mapping[str, int], quiet: float, deadline: float) -> Receipts:
-    """The receipts for `route` as it is now."""
+def take(
+    rollout_id: str,
+    route: RouteView,
+    stable: tuple[str, ...],
+    scaled: Mapping[str, int],
+    quiet: float,
+    deadline: float,
+    replicas: Mapping[str, int] | None = None,
+) -> Receipts:
+    """The receipts for `route` as it is now. `replicas`: of each stable deployment."""
     targets = tuple(TargetReceipt(deployment=named(t), weight=t.weight, extra=dict(t.extra)) for t in route.targets)
     weights = {t.deployment: t.weight for t in targets}
     tag = short(rollout_id)
@@ -135,6 +145,7 @@ def take(rollout_id: str, route: RouteView, stable: tuple[str, ...], scaled: Map
             canary_probe=f"probe-{tag}-{n}-canary",
             weight=weights[name],
             scaled=scaled.get(name, weights[name]),
+            replicas=(replicas or {}).get(name),
         )
         for n, name in enumerate(stable)
     )

@@ -160,7 +160,7 @@ def evolve(state: RolloutState, event: Event) -> RolloutState:
         case "phase":
             return _enter_phase(state, Phase(data["phase"]), event, data.get("exit_code"))
         case "command":
-            return _say(state, Said.model_validate(data["said"]))
+            return _say(state, Said.model_validate(data["said"]), data.get("args") or {}, event.at)
         case _:
             return state
 
@@ -174,8 +174,10 @@ def _enter_phase(state: RolloutState, phase: Phase, event: Event, exit_code: int
     return state.model_copy(update=update)
 
 
-def _say(state: RolloutState, said: Said) -> RolloutState:
+def _say(state: RolloutState, said: Said, args: dict[str, Json], at: datetime) -> RolloutState:
     match said.verb:
+        case "extend_window":
+            return state.model_copy(update={"facts": {**state.facts, **_longer(state, args, at)}})
         case "pause":
             return state.model_copy(update={"paused": said})
         case "resume":
@@ -185,13 +187,24 @@ def _say(state: RolloutState, said: Said) -> RolloutState:
         case "abort" | "rollback":
             already = state.undo is not None and state.undo.verb == said.verb
             return state if already else state.model_copy(update={"undo": said, "paused": None, "hold": None, "waiting": None})
-        case "approve" if not _awaits_approval(state):
+        case "approve" | "approve_park" if not _awaits_approval(state):
             return state
         case "accept_inconclusive" if state.hold is None or state.hold.reason != "inconclusive":
             return state
         case _:
             said_so = {**state.facts, f"said.{said.verb}": {**said.model_dump(mode="json"), "target": state.target}}
             return state.model_copy(update={"facts": said_so})
+
+
+def _longer(state: RolloutState, args: dict[str, Json], at: datetime) -> dict[str, Json]:
+    """A longer window: until a moment, or by seconds, counted from now where it is over already and nothing was removed yet."""
+    if args.get("until"):
+        known = state.fact("window.until")
+        return {"window.until": max(args["until"], known, key=datetime.fromisoformat) if known else args["until"]}
+    extra, opened = float(state.fact("window.extra") or 0.0), state.fact("window")
+    began = datetime.fromisoformat(opened["at"]) if opened else at
+    over = (at - began).total_seconds() - (float(opened["duration"]) if opened else 0.0) - extra
+    return {"window.extra": extra + max(0.0, over) + float(args["by"])}
 
 
 def _without_held(state: RolloutState) -> dict[str, Json]:

@@ -59,6 +59,10 @@ class InstanceView:
     worker: str | None
     restarts: int = 0
     message: str = ""
+    claim: int | None = None
+    """bytes of memory the server reserved for it on its worker; None = unknown"""
+    loaded: float | None = None
+    """seconds from its creation until it ran, for one that never started again; None = unknown"""
 
     @property
     def running(self) -> bool:
@@ -104,6 +108,22 @@ class WorkerView:
     memory_total: int | None
     memory_available: int | None
     unified: bool | None
+    disks: Mapping[str, int] = field(default_factory=dict)
+    """mount point -> bytes used"""
+
+
+@dataclass(frozen=True)
+class FileView:
+    """One model's files on one worker. `size` in bytes, None = unknown; `source` names where they come from, `paths` where they are."""
+
+    id: int
+    worker: str | None
+    source: str
+    paths: tuple[str, ...]
+    size: int | None
+    state: str
+    users: tuple[str, ...] = ()
+    """deployments of the same source, on whatever worker and with however many replicas"""
 
 
 @dataclass(frozen=True)
@@ -171,6 +191,8 @@ class Scope:
     probe_routes: tuple[str, ...] = ()
     sample: tuple[str, ...] = ()
     """deployments whose engine counters are read"""
+    files: bool = False
+    """whether model files are looked at"""
 
 
 @dataclass(frozen=True)
@@ -185,5 +207,7 @@ class World:
     workers: Mapping[str, WorkerView] = field(default_factory=dict)
     samples: Mapping[str, EngineSample] = field(default_factory=dict)
     keys: Keys = Keys()
+    files: tuple[FileView, ...] | None = None
+    """None = not looked at"""
     server_time: datetime | None = None
     """what the server's own clock said in its answers; None when they carry no date"""

@@ -15,8 +15,12 @@ Json = Any
 
 def say(store: Store, rollout_id: str, verb: str, actor: str, reason: str, args: dict[str, Json]) -> RolloutState:
     """Keep what a person wants; whoever ticks journals it and takes it up first. Refused where it cannot have an effect."""
-    state = store.load(rollout_id).state
-    spoken = "accept_inconclusive" if verb == "approve" and args.get("accept_inconclusive") else verb
-    refuse(state, spoken)
+    stored = store.load(rollout_id)
+    state, spoken = stored.state, verb
+    if verb == "approve" and args.get("accept_inconclusive"):
+        spoken = "accept_inconclusive"
+    elif verb == "approve" and args.get("park"):
+        spoken = "approve_park"
+    refuse(state, spoken, args, stored.plan)
     store.say(state.id, spoken, actor, reason, args)
     return state

@@ -304,7 +304,7 @@ def scope_of(state: RolloutState) -> Scope:
     if receipts is None:
         names = tuple(state.fact("names") or ())
         return Scope(state.route, names, (), names)
-    return Scope(receipts.route, receipts.names, receipts.probe_names, receipts.names)
+    return Scope(receipts.route, receipts.names, receipts.probe_names, receipts.names, files=state.step is StepName.CLEANUP)
 
 
 def base_phase(state: RolloutState) -> Phase:

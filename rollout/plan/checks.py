@@ -17,12 +17,14 @@ from rollout.plan.units import format_duration
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from rollout.plan.model import ChangeUnit, Drain, Evidence, Plan, Probes, SecretRef, StableTarget, Stage
+    from rollout.plan.model import ChangeUnit, Drain, Evidence, Plan, Probes, SecretRef, StableTarget, Stage, Window
 
 ENV_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.:\-]*$"
 ROUTE_NAME = r"^[A-Za-z]([A-Za-z0-9_.:\-]*[A-Za-z0-9])?$"
 """as the server requires it"""
+FILES_AFTER = 3600.0
+"""seconds of window without which no file is deleted"""
 
 
 def refuse(part: BaseModel) -> None:
@@ -115,6 +117,11 @@ def _drain(drain: Drain) -> Iterator[Problem]:
         yield Problem(("on_timeout",), "a `reason` beside `on_timeout: proceed`", "none", "it cuts the streams that still run")
 
 
+def _window(window: Window) -> Iterator[Problem]:
+    if window.keep == "parked":
+        yield from _at_most(window, "warm", "duration", "stable would never be parked")
+
+
 def _at_most(part: BaseModel, short: str, long: str, why: str) -> Iterator[Problem]:
     """`short` may not be longer than `long`; a default says that it is one."""
     small, big = getattr(part, short), getattr(part, long)
@@ -130,6 +137,11 @@ def _at_most(part: BaseModel, short: str, long: str, why: str) -> Iterator[Probl
 
 
 def _plan(plan: Plan) -> Iterator[Problem]:
+    duration = plan.window.duration
+    if plan.cleanup.files == "delete" and duration is not None and duration < FILES_AFTER:
+        found = f"{format_duration(duration)}"
+        why = "files are never deleted right after a deploy"
+        yield Problem(("window", "duration"), f"at least {format_duration(FILES_AFTER)} beside `cleanup.files: delete`", found, why)
     sizings = [("canary", plan.canary), *((f"stable[{i}].canary", t.canary) for i, t in enumerate(plan.stable) if t.canary)]
     sized = next((where for where, canary in sizings if canary.sizing.gpu_memory_utilization is not None), None)
     parameters = plan.change.to.get("backend_parameters") or []
@@ -148,6 +160,7 @@ _RULES = cast(
         "Probes": _probes,
         "Evidence": _evidence,
         "Drain": _drain,
+        "Window": _window,
         "Plan": _plan,
     },
 )

@@ -153,14 +153,28 @@ class Drain(Part):
 class Window(Part):
     """Time after promotion in which stable stays restorable."""
 
-    duration: Duration = Field(default=86400.0, description="rollback window")
-    keep: Literal["warm"] = Field(default="warm", description="how stable is kept: `warm` = running, so that a rollback takes seconds")
+    duration: Duration | None = Field(
+        default=None,
+        description="rollback window; when absent 24h, and with sparse traffic until 50 live requests were served too, at most 72h",
+    )
+    keep: Literal["auto", "warm", "parked"] = Field(
+        default="auto",
+        description="how stable is kept: `warm` = running, a rollback takes seconds; `parked` = with replicas 0, a rollback takes its load "
+        "time; `auto` = parked only where a worker of stable has less than twice `guards.memory_floor` available",
+    )
+    warm: Duration = Field(default=3600.0, description="time stable runs on at least before it may be parked")
+    approval: Literal["required", "none"] = Field(
+        default="required", description="whether `rollout approve --park` is needed before stable is parked"
+    )
 
 
 class Cleanup(Part):
-    """What happens after the window: the old deployment and the probe routes are removed. Model files stay."""
+    """What happens after the window: the old deployment and the probe routes are removed."""
 
     approval: Literal["required", "none"] = Field(default="required", description="whether `rollout approve` is needed before it")
+    files: Literal["keep", "delete"] = Field(
+        default="keep", description="`delete` also deletes stable's model files from its workers, unless anything else uses them"
+    )
 
 
 class Guards(Part):

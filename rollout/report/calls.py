@@ -33,7 +33,7 @@ Ladders = Mapping[str, Sequence[Rung]]
 def calls(plan: Plan, receipts: Receipts, ladders: Ladders) -> list[Call]:
     """The writes of a rollout in which nothing goes wrong, from the marker to the marker's removal."""
     replaced = [call for n, pair in enumerate(receipts.pairs, 1) for call in _replace(receipts, pair, n, ladders[pair.canary])]
-    return [*_before(plan, receipts), *replaced, *_cleanup(receipts)]
+    return [*_before(plan, receipts), *replaced, *_cleanup(plan, receipts)]
 
 
 def _before(plan: Plan, receipts: Receipts) -> Iterator[Call]:
@@ -70,11 +70,18 @@ def _rung(receipts: Receipts, pair: Pair, number: int, rung: Rung) -> Iterator[C
     )
 
 
-def _cleanup(receipts: Receipts) -> Iterator[Call]:
+def _cleanup(plan: Plan, receipts: Receipts) -> Iterator[Call]:
+    for number, pair in enumerate(receipts.pairs, 1):
+        if plan.window.keep == "parked":
+            yield _call("cleanup", number, "scale", f"in the window: park {pair.stable}, replicas 0, once it is empty")
     for number, pair in enumerate(receipts.pairs, 1):
         yield _call("cleanup", number, "delete_probe_route", f"after the window: remove {pair.stable_probe}")
         yield _call("cleanup", number, "delete_deployment", f"delete {pair.stable}, unless another route sends to it")
         yield _call("cleanup", number, "delete_probe_route", f"remove {pair.canary_probe}")
+    if plan.cleanup.files == "delete":
+        for number, pair in enumerate(receipts.pairs, 1):
+            text = f"delete the model files of {pair.stable} from its workers, unless anything else uses them"
+            yield _call("cleanup", number, "delete_file", text)
     yield _call("cleanup", None, "unmark_route", f"give route {receipts.route} back: remove the marker")
 
 

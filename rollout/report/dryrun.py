@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,8 @@ from rollout.analysis.config import JudgeConfig, Mode
 from rollout.domain.credentials import notes
 from rollout.domain.receipts import Receipts
 from rollout.domain.weights import BALANCED, Rung, load_ratio
+from rollout.domain.window import DAY, LONGEST
+from rollout.domain.window import LIVE_REQUESTS as WINDOW_REQUESTS
 from rollout.domain.world import World
 from rollout.plan.model import Plan
 from rollout.report.calls import Call, Ladders, calls
@@ -134,7 +136,7 @@ def dry_run(plan: Plan, world: World, refusals: Sequence[str], declared: Declare
         route=plan.route.name,
         unit=plan.change.unit.value,
         refusals=tuple(refusals),
-        notes=tuple(notes(plan, world, shortest(plan, mode, below) * len(plan.stable) + plan.window.duration)),
+        notes=tuple(notes(plan, world, shortest(plan, mode, below) * len(plan.stable) + (plan.window.duration or DAY))),
         pairs=tuple(_pair(plan, world, declared, index) for index in range(len(declared.receipts.pairs))) if declared else (),
         evidence=_evidence(declared, judge) if declared and judge else None,
         deadlines=deadlines(plan, mode),
@@ -222,5 +224,27 @@ def deadlines(plan: Plan, mode: str) -> tuple[Deadline, ...]:
         Deadline(what="last rung below 100 %, at least", seconds=before_full(plan, mode), then="and a PASS"),
         Deadline(what="verdict", seconds=verdict, then="holds: inconclusive; the share is kept"),
         Deadline(what="drain of stable", seconds=plan.drain.deadline, then=drained),
-        Deadline(what="rollback window", seconds=plan.window.duration, then=removal),
+        *_parking(plan),
+        Deadline(what="rollback window", seconds=_window(plan), then=_sparse(plan, mode) + removal),
     )
+
+
+def _window(plan: Plan) -> float:
+    return DAY if plan.window.duration is None else plan.window.duration
+
+
+def _parking(plan: Plan) -> Iterator[Deadline]:
+    """How long stable runs on, where it may be parked."""
+    window = plan.window
+    if window.keep == "warm" or window.warm >= _window(plan):
+        return
+    where = "where memory is needed" if window.keep == "auto" else "with replicas 0"
+    asks = ", after `rollout approve --park`" if window.approval == "required" else ""
+    yield Deadline(what="stable runs on, at least", seconds=window.warm, then=f"then it is parked {where}{asks}")
+
+
+def _sparse(plan: Plan, mode: str) -> str:
+    """What makes a window of the default length longer."""
+    if plan.window.duration is not None or mode != "sparse":
+        return ""
+    return f"longer until {WINDOW_REQUESTS} live requests, at most {LONGEST / 3600:.0f} h; "

@@ -13,6 +13,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
+from rollout.domain.restore import NOT
 from rollout.domain.state import Phase
 from rollout.report.events import EventView
 from rollout.report.view import AWAY, STEPS, StatusView, WaitView
@@ -66,6 +67,9 @@ def _rows(view: StatusView, now: datetime, zone: tzinfo | None) -> Iterator[tupl
     yield from _share_rows(view)
     if view.verdict:
         yield from _verdict_rows(view)
+    if view.window:
+        yield "window", Text(f"open until {until(view.window.ends, now, zone)}")
+        yield from (("", Text(f"{side.deployment}: {side.told}", style=BAD if side.word == NOT else "")) for side in view.window.sides)
     if view.undo:
         yield "undo", Text(f"{view.undo.verb} by {view.undo.actor} {since(view.undo.at, now, zone)}: {view.undo.reason}")
     for said in view.pending:

@@ -19,6 +19,7 @@ from rollout.plan.model import Plan
 from rollout.report.events import EventView, told
 from rollout.report.share import RungView, Shares, rung_of, shares_of
 from rollout.report.verdict import VerdictView, verdict_of
+from rollout.report.window import WindowView, window_of
 
 Json = Any
 STEPS = tuple(StepName)
@@ -32,6 +33,8 @@ ENDED = {
     int(ExitCode.FENCED_OFF): "another engine took the route over: it decides what serves",
 }
 """how a rollout ended that did not put stable back, by exit code"""
+HELD = {"inconclusive": ExitCode.INCONCLUSIVE, "rollback_impossible": ExitCode.ROLLBACK_IMPOSSIBLE}
+"""exit codes of holds that have one of their own"""
 AWAY = "server:"
 """how a wait begins whose cause is a server that does not answer"""
 UNDERWAY = frozenset({Phase.PENDING, Phase.RUNNING, Phase.ROLLING_BACK})
@@ -114,6 +117,7 @@ class StatusView(Part):
     pending: tuple[SaidView, ...]
     """words that whoever ticks it has not taken up yet"""
     verdict: VerdictView | None
+    window: WindowView | None
     verbs: tuple[str, ...]
     next: tuple[str, ...]
     owner: Owner | None
@@ -150,6 +154,7 @@ def view_of(
         undo=SaidView(**state.undo.model_dump()) if state.undo else None,
         pending=tuple(pending),
         verdict=verdict_of(state),
+        window=window_of(state),
         verbs=verbs,
         next=tuple(command(verb, state) for verb in verbs),
         owner=owner,
@@ -172,7 +177,7 @@ def exit_code_for(state: RolloutState) -> ExitCode:
         case Phase.HALTED:
             return ExitCode.HALTED
         case Phase.HOLDING:
-            return ExitCode.INCONCLUSIVE if state.hold and state.hold.reason == "inconclusive" else ExitCode.HOLDING
+            return HELD.get(state.hold.reason if state.hold else "", ExitCode.HOLDING)
         case _:
             return ExitCode.HOLDING if state.paused else ExitCode.DONE
 
@@ -211,8 +216,8 @@ def verbs_for(state: RolloutState) -> tuple[str, ...]:
         case Phase.HALTED:
             return ("rollback",) if state.step is StepName.CLEANUP else ("rollback", "abort")
         case Phase.PROMOTED:
-            waits = state.waiting is not None and "approv" in state.waiting.why
-            return ("approve", "rollback") if waits else ("rollback", "pause")
+            park = state.waiting is not None and "approve --park" in state.waiting.why
+            return (*(("approve --park",) if park else ()), "rollback", "pause", "extend-window --by 12h")
         case _:
             return ("pause", "rollback", "abort")
 
@@ -243,7 +248,7 @@ def summary(state: RolloutState) -> str:
             return f"halted ({_words(halted.reason)}): {halted.detail}" if halted else "halted: a person is needed now"
         case Phase.ROLLING_BACK:
             cause = f" because {state.undo.actor} said: {state.undo.reason}" if state.undo else ""
-            return f"goes back to stable{cause}"
+            return f"goes back to stable{cause}" + (f"; {doing}" if doing else "")
         case Phase.PROMOTED:
             return f"the canary is the new stable; {doing or 'the old one stays restorable until the window ends'}"
         case Phase.COMPLETED:

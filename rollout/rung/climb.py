@@ -6,6 +6,7 @@ from rollout.domain.context import Ctx
 from rollout.domain.decision import Decision, Halt, HoldOn, Record, TakeBack
 from rollout.domain.health import memory_below, memory_unknown, serving, siblings_lost
 from rollout.domain.receipts import Pair, receipts_of
+from rollout.domain.restore import BY_LOADING, about, restorable
 from rollout.domain.weights import Rung
 from rollout.rung import evidence, windows
 from rollout.rung.write import settle
@@ -52,7 +53,7 @@ def watch(ctx: Ctx) -> Decision | None:
     """Sides that were handed over, until the cleanup begins: there is no control any more, so the breaker and the floor alone decide.
 
     A canary that serves nobody, that fails 8 of its last 20 requests or that breaks the memory floor is taken back while stable is
-    warm. When stable is not, nothing is written and a person is needed.
+    warm, or parked and able to load. When it is neither, nothing is written and a person is needed.
     """
     if not _declared(ctx) or ctx.state.fact("cleanup.began"):
         return None
@@ -60,15 +61,21 @@ def watch(ctx: Ctx) -> Decision | None:
         if ctx.state.fact(f"{index}.handed") is None or ctx.world.route is None or ctx.world.route.target_of(pair.canary) is None:
             continue
         cause = _down(ctx, pair) or memory_below(ctx.world, pair.canary, ctx.the_plan.guards.memory_floor)
-        stable = ctx.world.deployments.get(pair.stable)
-        if cause and (stable is None or not stable.ready):
-            return Halt("canary_lost", f"{cause}, and {pair.stable} is not ready either")
         if cause:
-            return TakeBack("canary_lost", f"{cause}; {pair.stable} is warm")
+            return _lost(ctx, pair, cause)
         step = windows.breaker(ctx, pair, f"{index}.after")
         if step is not None:
             return step
     return None
+
+
+def _lost(ctx: Ctx, pair: Pair, cause: str) -> Decision:
+    stable, back = ctx.world.deployments.get(pair.stable), restorable(ctx, pair)
+    if stable is not None and stable.ready:
+        return TakeBack("canary_lost", f"{cause}; {pair.stable} is warm")
+    if stable is not None and stable.replicas == 0 and back.word == BY_LOADING:
+        return TakeBack("canary_lost", f"{cause}; {pair.stable} is parked: {about(back.seconds)} to load")
+    return Halt("canary_lost", f"{cause}, and {pair.stable} is not ready either" + (f": {back.why}" if back.why else ""))
 
 
 def _down(ctx: Ctx, pair: Pair) -> str | None:

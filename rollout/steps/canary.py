@@ -42,7 +42,8 @@ def _leave(ctx: Ctx, receipts: Receipts, pair: Pair) -> Decision:
     if target is None or not target.active or not serving(ctx.world, pair.stable):
         return Halt("stable_lost", f"{pair.stable} does not serve: nothing is taken from {pair.canary}")
     unsure = ctx.unsure()
-    if unsure is not None and unsure.verb in ("leave", "twin") and unsure.args["deployment"] == pair.stable:
+    touched = (unsure.args.get("deployment"), unsure.args.get("name")) if unsure is not None else ()
+    if unsure is not None and unsure.verb in ("leave", "twin", "scale") and pair.stable in touched:
         return ctx.wait(f"{pair.stable} may still lose its target, then the route would be empty: {unsure.why}")
     return act("leave", f"{pair.canary} leaves the route", "undo.left", route=receipts.route, deployment=pair.canary)
 

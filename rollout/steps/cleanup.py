@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
+from rollout.domain import window
 from rollout.domain.context import Ctx, act
 from rollout.domain.decision import Decision, Finish, HoldOn, Record, Wait
 from rollout.domain.draining import wait_empty
+from rollout.domain.files import delete_files, removal_list
 from rollout.domain.health import serving
+from rollout.domain.parking import asked_for, park
 from rollout.domain.receipts import Pair
+from rollout.domain.restore import NOT, Restorable, restorable
 from rollout.domain.serve import take_down
 from rollout.domain.state import Phase
 
+Json = Any
 LOOK = 60.0
 """seconds between looks during the window"""
 
@@ -22,20 +29,61 @@ def decide(ctx: Ctx) -> Decision:
 
 
 def _window(ctx: Ctx) -> Decision | None:
-    ends = ctx.state.entered + timedelta(seconds=ctx.the_plan.window.duration)
-    left = (ends - ctx.now).total_seconds()
-    if left <= 0:
+    """Open it, tell what a rollback would take, warn before one is needed that is not possible, park, wait."""
+    if ctx.state.fact("cleanup.began") is not None:
         return None
-    gone = [p.stable for p in ctx.receipts.pairs if not (v := ctx.world.deployments.get(p.stable)) or not v.ready]
-    note = f"; NOT restorable at once: {', '.join(gone)}" if gone else "; stable is warm"
-    return Wait(ctx.now + timedelta(seconds=min(left, LOOK)), f"rollback window until {ends:%Y-%m-%d %H:%M:%S} UTC{note}", ends)
+    if ctx.state.fact(window.FACT) is None:
+        return Record({window.FACT: window.opening(ctx)}, "the rollback window begins; what a rollback needs is written down")
+    can = {pair.stable: restorable(ctx, pair) for pair in ctx.receipts.pairs}
+    told = _tell(ctx, can)
+    if told is not None:
+        return told
+    left = window.left(ctx)
+    if left is None:
+        return None
+    return _lost(ctx, can) or _park(ctx) or _wait(ctx, left, can)
+
+
+def _tell(ctx: Ctx, can: dict[str, Restorable]) -> Decision | None:
+    """Journal what became of the way back, whenever that is another thing than before."""
+    before = ctx.state.fact("restorable") or {}
+    new = {n: c for n, c in can.items() if (c.word, c.cause) != ((seen := before.get(n) or {}).get("word"), seen.get("cause"))}
+    if not new:
+        return None
+    facts = {n: {"word": c.word, "cause": c.cause, "why": c.why, "seconds": c.seconds} for n, c in can.items()}
+    return Record({"restorable": facts}, "; ".join(f"{n}: {c.told}" for n, c in new.items()))
+
+
+def _lost(ctx: Ctx, can: dict[str, Restorable]) -> Decision | None:
+    """A rollback became impossible: a person is told now. An approval of the removal says that this is accepted."""
+    lost = [c.why for c in can.values() if c.word == NOT]
+    if not lost or ctx.state.fact("said.approve"):
+        return None
+    detail = f"a rollback is impossible now: {'; '.join(lost)}; put it back, or approve the removal of the old side"
+    return HoldOn("not_restorable", detail, verbs=("approve", "resume"))
+
+
+def _park(ctx: Ctx) -> Decision | None:
+    return next((step for pair in ctx.receipts.pairs if (step := park(ctx, pair)) is not None), None)
+
+
+def _wait(ctx: Ctx, left: window.Left, can: dict[str, Restorable]) -> Wait:
+    """The next look, at the latest when something is due."""
+    due = ctx.state.entered + timedelta(seconds=ctx.the_plan.window.warm)
+    ends = [left.until, *([due] if due > ctx.now else [])]
+    more = f" at the latest ({left.missing})" if left.missing else ""
+    asks = [pair.stable for pair in ctx.receipts.pairs if asked_for(ctx, pair)]
+    parks = f"; `rollout approve --park` lets {', '.join(asks)} be parked" if asks else ""
+    said = "; ".join(f"{name} {one.told}" for name, one in can.items())
+    why = f"rollback window until {left.latest:%Y-%m-%d %H:%M:%S} UTC{more}; {said}{parks}"
+    return Wait(min(ctx.now + timedelta(seconds=LOOK), *ends), why, left.latest)
 
 
 def _approval(ctx: Ctx) -> Decision | None:
-    if ctx.the_plan.cleanup.approval == "none" or ctx.state.fact("said.approve"):
+    if ctx.the_plan.cleanup.approval == "none" or ctx.state.fact("said.approve") or ctx.state.fact("cleanup.began"):
         return None
-    names = ", ".join(p.stable for p in ctx.receipts.pairs)
-    return HoldOn("approval", f"the window is over; approve the removal of {names}", verbs=("approve", "rollback"))
+    goes = "; ".join(removal_list(ctx))
+    return HoldOn("approval", f"the window is over; approve what goes: {goes}", verbs=("approve", "rollback"))
 
 
 def _remove(ctx: Ctx) -> Decision | None:
@@ -44,14 +92,16 @@ def _remove(ctx: Ctx) -> Decision | None:
         if view is None or not view.ready or not serving(ctx.world, pair.canary):
             return HoldOn("canary_unavailable", f"{pair.canary} does not serve in full: nothing of the old side is removed")
     if ctx.state.fact("cleanup.began") is None:
-        return Record({"cleanup.began": {"at": ctx.now.isoformat()}}, "cleanup begins: from here a rollback needs a new plan")
+        goes = removal_list(ctx)
+        why = f"cleanup begins, from here a rollback needs a new plan; what goes: {'; '.join(goes)}"
+        return Record({"cleanup.began": {"at": ctx.now.isoformat(), "goes": goes}}, why)
     for pair in ctx.receipts.pairs:
         step = _retire(ctx, pair)
         if step is not None:
             return step
         if pair.canary_probe in ctx.world.probe_routes:
             return act("delete_probe_route", f"remove private route {pair.canary_probe}", None, name=pair.canary_probe)
-    return None
+    return delete_files(ctx)
 
 
 def _retire(ctx: Ctx, pair: Pair) -> Decision | None:
@@ -74,8 +124,16 @@ def _release(ctx: Ctx) -> Decision:
     if ctx.state.fact("unmarked") is None:
         meta = ctx.receipts.meta
         return act("unmark_route", "give the route back: remove the marker", "unmarked", route=ctx.receipts.route, meta=meta)
-    kept = [v for k, v in ctx.state.facts.items() if k.startswith("cleanup.kept.")]
-    return Finish(Phase.COMPLETED, "; ".join(["the new side is stable", *kept]), 0)
+    return Finish(Phase.COMPLETED, "; ".join(["the new side is stable", *_left_over(ctx)]), 0)
+
+
+def _left_over(ctx: Ctx) -> Iterator[str]:
+    """What was kept, and what was deleted from disk, in words."""
+    for key, value in ctx.state.facts.items():
+        if key.startswith("cleanup.kept."):
+            yield value
+        elif key.startswith("cleanup.freed."):
+            yield value["why"]
 
 
 def undo(_ctx: Ctx) -> Decision | None:

@@ -72,7 +72,8 @@ def declaration(ctx: Ctx) -> dict[str, Json]:
     names = tuple(item.deployment for item in plan.stable)
     weights = {t.deployment: t.weight for t in world.route.targets if t.deployment in names}
     scaled = {n: scale_for(w, shares) or w for n, w in weights.items() if n is not None and not siblings}
-    receipts = take(ctx.state.id, world.route, names, scaled, plan.drain.quiet, plan.drain.deadline)
+    replicas = {name: world.deployments[name].replicas for name in names}
+    receipts = take(ctx.state.id, world.route, names, scaled, plan.drain.quiet, plan.drain.deadline, replicas)
     specs, diff = _specs(ctx, receipts)
     return {
         "receipts": receipts.model_dump(mode="json"),

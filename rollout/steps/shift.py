@@ -5,13 +5,18 @@ from __future__ import annotations
 from rollout.domain.context import Ctx, act
 from rollout.domain.decision import Advance, Decision, Halt, HoldOn, Record
 from rollout.domain.draining import wait_empty
+from rollout.domain.parking import come_back, impossible
 from rollout.domain.receipts import Pair, Receipts, receipts_of
 from rollout.domain.serve import route_active
 from rollout.domain.state import StepName
 from rollout.rung.climb import climb
 from rollout.rung.write import ACTIVE_WITHIN, capacity_gate
 
-ABSENCE_PROBES = 20
+ABSENCE_PROBES = PRESENCE_PROBES = 20
+WARM_PROBES = 8
+"""own requests to a stable side that was just loaded, before it gets traffic: the first ones after a start are slow"""
+SEEN_WITHIN = 60.0
+"""seconds in which a stable side that was loaded should answer on the route; after that the route's own word counts"""
 RETRY = 5.0
 """seconds until a stable side that did not answer is asked again"""
 
@@ -81,10 +86,22 @@ def _next(ctx: Ctx) -> Decision:
 
 
 def undo(ctx: Ctx) -> Decision | None:
-    """Every stable target that left is put back: it must be ready and answer before it gets a request, and active before we go on."""
+    """Every stable target that left is put back: it must be ready and answer before it gets a request, and active before we go on.
+
+    What cannot come back is said before the first write; what is parked is loaded, all at the same time.
+    """
     receipts = receipts_of(ctx.state)
     if receipts is None or ctx.world.route is None:
         return None
+    away = [pair for pair in reversed(receipts.pairs) if ctx.world.route.target_of(pair.stable) is None]
+    for pair in away:
+        gone = impossible(ctx, pair)
+        if gone is not None:
+            return gone
+    for pair in (p for p in away if ctx.world.deployments[p.stable].replicas == 0):
+        loading = come_back(ctx, pair)
+        if loading is not None:
+            return loading
     for pair in reversed(receipts.pairs):
         step = _restore(ctx, receipts, pair)
         if step is not None:
@@ -97,12 +114,13 @@ def _restore(ctx: Ctx, receipts: Receipts, pair: Pair) -> Decision | None:
     target = route.target_of(pair.stable) if route else None
     if target is not None:
         touched = ctx.state.fact(f"undo.{pair.stable}.back") or (route and route.target_of(pair.canary))
-        return _unavailable(ctx, pair) if touched and not target.active else None
-    if view is None:
-        detail = f"stable deployment {pair.stable} is gone (its spec is in the journal); say rollback again to end it as it is"
-        return HoldOn("rollback_impossible", detail, verbs=("resume", "rollback"))
-    if not view.ready:
-        return Halt("stable_lost", f"{pair.stable} is not ready ({view.ready_replicas} of {view.replicas}): no traffic is sent to it")
+        return _unavailable(ctx, pair) if touched and not target.active else _seen(ctx, receipts, pair)
+    loading = come_back(ctx, pair)
+    if loading is not None:
+        return loading
+    if view is None or not view.ready:
+        ready = f"{view.ready_replicas} of {view.replicas}" if view else "gone"
+        return Halt("stable_lost", f"{pair.stable} is not ready ({ready}): no traffic is sent to it")
     unproved = _answers(ctx, pair)
     if unproved is not None:
         return unproved
@@ -110,6 +128,20 @@ def _restore(ctx: Ctx, receipts: Receipts, pair: Pair) -> Decision | None:
     extra = found.extra if found else {}
     why = f"{pair.stable} comes back with weight {pair.weight}"
     return act("join", why, f"undo.{pair.stable}.back", route=receipts.route, deployment=pair.stable, weight=pair.weight, extra=extra)
+
+
+def _seen(ctx: Ctx, receipts: Receipts, pair: Pair) -> Decision | None:
+    """A stable side that was loaded for this must answer on the route before the canary leaves it."""
+    back, key = ctx.at(f"undo.{pair.stable}.back"), f"undo.{pair.stable}.seen"
+    beside = ctx.world.route is not None and ctx.world.route.target_of(pair.canary) is not None
+    if back is None or not beside or ctx.state.fact(f"undo.{pair.stable}.loaded") is None:
+        return None
+    seen = ctx.state.fact(key)
+    if seen is not None and (seen.get("models", {}).get(pair.stable) or ctx.since(back) > SEEN_WITHIN):
+        return None
+    if seen is not None and ctx.since(ctx.at(key)) < 1:
+        return ctx.wait(f"looks again whether {pair.stable} answers on the route")
+    return act("probe", f"own requests: does {pair.stable} answer on the route?", key, model=receipts.route, n=PRESENCE_PROBES)
 
 
 def _answers(ctx: Ctx, pair: Pair) -> Decision | None:
@@ -121,9 +153,10 @@ def _answers(ctx: Ctx, pair: Pair) -> Decision | None:
     waits = route_active(ctx, pair.stable_probe)
     if waits is not None:
         return waits
+    probes = WARM_PROBES if ctx.state.fact(f"undo.{pair.stable}.loaded") else 1
     seen = ctx.state.fact(key)
     if seen is None or (seen.get("ok", 0) < 1 and ctx.since(ctx.at(key)) > RETRY):
-        return act("probe", f"does {pair.stable} answer before it gets traffic?", key, model=pair.stable_probe, n=1)
+        return act("probe", f"does {pair.stable} answer before it gets traffic?", key, model=pair.stable_probe, n=probes)
     if seen.get("ok", 0) < 1:
         return Halt("stable_lost", f"{pair.stable} is ready but does not answer: {seen.get('errors')}")
     return None

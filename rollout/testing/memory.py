@@ -17,6 +17,7 @@ from rollout.clock import Clock
 from rollout.domain.world import (
     DeploymentView,
     EngineSample,
+    FileView,
     InstanceSample,
     InstanceView,
     Keys,
@@ -47,6 +48,19 @@ class Deployment:
     errors: float = 0.0
     ttft: dict[float, float] = field(default_factory=lambda: dict.fromkeys([*EDGES, math.inf], 0.0))
     in_flight: float = 0.0
+    worker: str = "spark-01"
+
+
+@dataclass
+class File:
+    """Model files on one worker. `on_disk` outlives the row when a worker fails to delete them."""
+
+    id: int
+    worker: str
+    path: str
+    size: int = 5 << 30
+    row: bool = True
+    on_disk: bool = True
 
 
 @dataclass
@@ -89,6 +103,9 @@ class MemoryPlatform:
     """the platform's own time (unix seconds); the clock's unless another is given, as where the engine's wall clock is made to jump"""
     keys: Keys = field(default_factory=Keys)
     """what the server's list says of our keys"""
+    files: list[File] = field(default_factory=list)
+    deletes: bool = True
+    """whether workers really delete what they are told to"""
     key_says: dict[str, Json] = field(default_factory=dict)
     """what differs in the answer about the inference key"""
     server_time: Callable[[], datetime] | None = None
@@ -113,11 +130,18 @@ class MemoryPlatform:
         spec = {"name": name, "image_name": image, "replicas": replicas}
         self.deployments[name] = Deployment(self._id(), spec, now - 3600 if ready else now + self.start_delay)
         self._apply_image(self.deployments[name])
+        self._file(self.deployments[name])
         _count(self.deployments[name], 3600 * self.rate, self._random)
 
     def route(self, name: str, weights: Mapping[str, int], meta: Mapping[str, Json] | None = None) -> None:
         """A production route."""
         self.routes[name] = Route(self._id(), name, [Target(self._id(), d, w) for d, w in weights.items()], dict(meta or {}))
+
+    def _file(self, deployment: Deployment) -> None:
+        """One row per worker and source, as soon as something of that source starts there."""
+        path = _path(deployment)
+        if not any(f.row and (f.worker, f.path) == (deployment.worker, path) for f in self.files):
+            self.files.append(File(self._id(), deployment.worker, path))
 
     def _id(self) -> int:
         self._ids += 1
@@ -165,10 +189,16 @@ class MemoryPlatform:
             workers={w: self._worker(w) for w in ("spark-01", "spark-02", "staging")},
             samples={n: self._sample(n) for n in scope.sample if n in self.deployments},
             keys=self.keys,
+            files=tuple(self._file_view(f) for f in self.files if f.row) if scope.files else None,
         )
 
     def _worker(self, name: str) -> WorkerView:
-        return WorkerView(self._id(), name, "ready", 5.0, 128 << 30, self.memory_available, True)
+        used = (100 << 30) + sum(f.size for f in self.files if f.on_disk and f.worker == name)
+        return WorkerView(self._id(), name, "ready", 5.0, 128 << 30, self.memory_available, True, {"/": used})
+
+    def _file_view(self, file: File) -> FileView:
+        users = tuple(sorted(n for n, d in self.deployments.items() if _path(d) == file.path))
+        return FileView(file.id, file.worker, f"local_path {file.path}", (file.path,), file.size, "ready", users)
 
     def _route_view(self, route: Route) -> RouteView:
         targets = tuple(
@@ -185,7 +215,8 @@ class MemoryPlatform:
         found = self.deployments[name]
         count = found.spec["replicas"]
         state = "running" if self.serves(name) else ("starting" if found.healthy else "error")
-        instances = tuple(InstanceView(found.id * 100 + n, f"{name}-{n}", state, "spark-01") for n in range(count))
+        rows = range(count)
+        instances = tuple(InstanceView(found.id * 100 + n, f"{name}-{n}", state, found.worker, claim=8 << 30) for n in rows)
         ready = count - found.away if self.serves(name) else 0
         routes = tuple(r.name for r in self.routes.values() if any(t.deployment == name for t in r.targets))
         return DeploymentView(found.id, name, count, ready, state, dict(found.spec), instances, routes)
@@ -208,7 +239,8 @@ class MemoryPlatform:
 
     def derive(self, stable: Mapping[str, Json], change: Mapping[str, Json], sizing: Mapping[str, Json], name: str) -> dict[str, Json]:
         """Stable's spec with the unit's fields and the sizing."""
-        return {**stable, **change.get("to", {}), **{k: v for k, v in sizing.items() if k == "replicas"}, "name": name}
+        sized = {k: v for k, v in sizing.items() if k in ("replicas", "worker")}
+        return {**stable, **change.get("to", {}), **sized, "name": name}
 
     def diff(self, stable: Mapping[str, Json], canary: Mapping[str, Json]) -> list[tuple[str, Json, Json]]:
         """Fields that differ, the name aside."""
@@ -242,7 +274,9 @@ class MemoryPlatform:
         if args["name"] not in self.deployments:
             spec = self.derive(self.deployments[args["base"]].spec, args["change"], args["sizing"], args["name"])
             made = Deployment(self._id(), spec, self.seconds() + self.start_delay)
+            made.worker = str(spec.pop("worker", made.worker))
             self._apply_image(made)
+            self._file(made)
             self.deployments[args["name"]] = made
         return {}
 
@@ -250,6 +284,27 @@ class MemoryPlatform:
         self.deployments.pop(args["name"], None)
         for route in self.routes.values():
             route.targets = [t for t in route.targets if t.deployment != args["name"]]
+        return {}
+
+    def _do_scale(self, args: Mapping[str, Json]) -> dict[str, Json]:
+        """To 0: the engines die at once, with whatever runs in them. Up again: they load."""
+        found = self.deployments[args["name"]]
+        used = [r.name for r in self.routes.values() if r.policy == "authed" and any(t.deployment == args["name"] for t in r.targets)]
+        if args["replicas"] == 0 and used:
+            msg = f"{', '.join(used)} still sends to it"
+            raise Refused(msg)
+        if found.spec["replicas"] == 0 < args["replicas"]:
+            found.ready_at = self.seconds() + self.start_delay
+            self._file(found)
+        found.spec = {**found.spec, "replicas": args["replicas"]}
+        return {"replicas": args["replicas"]}
+
+    def _do_delete_file(self, args: Mapping[str, Json]) -> dict[str, Json]:
+        for file in (f for f in self.files if f.row and f.id == args["id"]):
+            if any(_path(d) == file.path and d.spec["replicas"] for d in self.deployments.values()):
+                msg = "It's being used by model instances"
+                raise Refused(msg)
+            file.row, file.on_disk = False, not self.deletes
         return {}
 
     def _do_create_probe_route(self, args: Mapping[str, Json]) -> dict[str, Json]:
@@ -330,6 +385,11 @@ class MemoryPlatform:
         cell = {"n": args["requests"], "ok": args["requests"], "errors": 0, "ttft_p50": 0.2, "ttft_p95": 0.3, "tokens_per_second": 80.0}
         memory = dict.fromkeys(("memory_before", "memory_peak", "memory_after"), self.memory_available)
         return {"prompt_tokens": args["prompt_tokens"], "concurrency": args["concurrency"], "client_bound": None, **cell, **memory}
+
+
+def _path(deployment: Deployment) -> str:
+    """Where its model lies: a field of the spec, else a place that all share."""
+    return str(deployment.spec.get("local_path", "/models/chat"))
 
 
 def _count(deployment: Deployment, requests: float, rng: random.Random) -> None:

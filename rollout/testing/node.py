@@ -44,6 +44,7 @@ class NodeKnobs:
     mem_used: int | None = None  # overrides the memory model, bytes
     restart_delay: float | None = 1.0  # seconds until a crashed instance is started again; None: never
     latency: float = 0.0  # added to each proxied request
+    deletes: bool = True  # off: a file's row goes, its bytes stay
 
 
 @dataclass
@@ -70,6 +71,8 @@ class SimNode:
     knobs: NodeKnobs = field(default_factory=NodeKnobs)
     instances: dict[int, Running] = field(default_factory=dict)
     on_exit: Callable[[int, str], Awaitable[None]] | None = None  # (instance id, message) when an engine dies by itself
+    files: dict[str, int] = field(default_factory=dict)  # model files on disk: path -> bytes
+    gone: set[str] = field(default_factory=set)  # paths that were deleted; nothing starts from them
     finished: dict[str, dict[str, int]] = field(default_factory=dict)  # counters of stopped instances by instance name
 
     def __post_init__(self) -> None:
@@ -94,6 +97,19 @@ class SimNode:
     def mem_available(self) -> int:
         """MemAvailable, the only number to trust on unified memory."""
         return self.mem_total - self.mem_used
+
+    # --- disk
+
+    def keep_file(self, path: str, size: int) -> None:
+        """A model's files were downloaded, or found."""
+        self.files[path] = size
+        self.gone.discard(path)
+
+    def drop_file(self, path: str) -> None:
+        """The server told the worker to delete a path."""
+        if self.knobs.deletes:
+            self.files.pop(path, None)
+            self.gone.add(path)
 
     # --- what the worker tells the server
 
@@ -144,7 +160,8 @@ class SimNode:
             "power": 140.0,
             "power_used": 12.0,
         }
-        disk = {"total": 1000 * GIB, "used": 300 * GIB, "free": 700 * GIB, "available": 650 * GIB}
+        used = 300 * GIB + sum(self.files.values())
+        disk = {"total": 1000 * GIB, "used": used, "free": 1000 * GIB - used, "available": 950 * GIB - used}
         return {
             "cpu": {"total": 20, "utilization_rate": 2.0},
             "memory": memory,
@@ -175,7 +192,10 @@ class SimNode:
         known = self.instances.get(int(instance["id"]))
         if known is not None and not known.engine.stopped:
             return known.engine
-        engine = SimEngine(str(instance["name"]), str(model["name"]), self.knobs_for(model), on_crash=self._crashed)
+        knobs = self.knobs_for(model)
+        if model.get("local_path") in self.gone:
+            knobs = knobs.updated({"fail_start": True})
+        engine = SimEngine(str(instance["name"]), str(model["name"]), knobs, on_crash=self._crashed)
         run = self.instances[int(instance["id"])] = Running(instance, model, engine, 0, None)
         if self.listen:
             run.runner = web.AppRunner(engine.app(), access_log=None, handler_cancellation=True)

@@ -2,7 +2,7 @@
 
 `GET /_sim` shows the state. `POST /_sim` takes any of:
   {"knobs": {...}, "model": NAME | "image": NAME}   engine knobs (see `Knobs`), all engines when neither is given
-  {"healthy"|"heartbeats"|"hard_stop"|"dead_metrics"|"mem_used"|"restart_delay"|"latency": value}   node knobs
+  {"healthy"|"heartbeats"|"hard_stop"|"dead_metrics"|"mem_used"|"restart_delay"|"latency"|"deletes": value}   node knobs
   {"facts": {"driver_version"|"os_version"|"kernel"|"worker_version": text}}   what the node reports from the next status on
   {"crash": INSTANCE_ID}   kill that engine
 """
@@ -88,7 +88,8 @@ class NodeServer:
     async def _files(self, request: web.Request) -> web.Response:
         name, path = request.match_info["name"], request.query.get("path", "")
         if name == "file-exists":
-            return web.json_response({"exists": True, "path": path, "is_file": False, "is_dir": True})
+            exists = path not in self.node.gone
+            return web.json_response({"exists": exists, "path": path, "is_file": False, "is_dir": exists})
         if name == "model-weight-size":
             return web.json_response({"size": 5 * GIB})
         if name == "model-config" and path.endswith("config.json"):
@@ -168,4 +169,5 @@ def node_state(node: SimNode) -> dict[str, Any]:
         "knobs": dataclasses.asdict(node.knobs),
         "instances": live,
         "finished": node.finished,
+        "files": node.files,
     }

@@ -42,6 +42,14 @@ class Bench:
 
         return self._with(work)
 
+    def world(self, *deployments: str) -> World:
+        """The world of a tick in the window: with model files."""
+
+        async def work(backend: GPUStackBackend) -> World:
+            return await backend.observe(Scope("no-route", deployments, files=True))
+
+        return self._with(work)
+
     def holds(self, verb: str, **args: Any) -> bool:
         """Whether the world shows the end of an effect."""
         name = args.get("name", "")

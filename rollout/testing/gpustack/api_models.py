@@ -198,10 +198,14 @@ class ModelApi:
         return dict(find(self.world, "model-files", call.id, f"Model file {call.id} not found"))
 
     def delete_file(self, call: Call) -> None:
-        """409 while an instance uses the source on that worker."""
+        """409 while an instance uses the source on that worker. With `cleanup` the worker deletes the paths too, else only the row goes."""
         row = find(self.world, "model-files", call.id, f"Model file {call.id} not found")
         fields = {key: row[key] for key in ("worker_id", "source", "local_path", "huggingface_repo_id", "model_scope_model_id")}
         used = ", ".join(item["name"] for item in self.world.where("model-instances", **fields))
         if used:
             raise ApiError(409, f"Cannot delete the model file. It's being used by model instances: {used}.", "Conflict")
         self.world.remove("model-files", call.id)
+        node = self.instances.core.nodes.get(row["worker_id"])
+        if node is not None and (call.query.get("cleanup") == "true" or row["cleanup_on_delete"]):
+            for path in row["resolved_paths"]:
+                node.drop_file(path)

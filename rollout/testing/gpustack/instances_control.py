@@ -164,6 +164,8 @@ class InstanceControl:
         path = str(model.get("local_path") or "/var/lib/gpustack/cache/sim")
         if self.world.one("model-files", worker_id=node.worker_id, **source) is None:
             size = node.knobs_for(model).weights_bytes or 5 * GIB
+            if path not in node.gone:
+                node.keep_file(path, size)
             extra = {"size": size, "state": "ready", "state_message": "", "download_progress": 100, "cleanup_on_delete": None}
             self.world.add("model-files", {**source, "worker_id": node.worker_id, "resolved_paths": [path], **extra})
         return path

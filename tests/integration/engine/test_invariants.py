@@ -18,7 +18,7 @@ from tests.integration.engine.harness import PLAN, Case
 TEXT = (
     PLAN.replace("[10, 50, 100]", "[10, 25, 50, 100]")
     .replace("min_time_before_full: 5m", "min_time_before_full: 1m")
-    .replace("duration: 2m", "duration: 30s")
+    .replace("{duration: 2m}", "{duration: 40s, keep: parked, warm: 5s, approval: none}")
 )
 FOREIGN = "foreign"
 EXAMPLES = int(os.environ.get("ROLLOUT_NIGHTS", "10"))
@@ -50,6 +50,11 @@ class Watched(MemoryPlatform):
         if verb == "delete_deployment":
             used = [r.name for r in self.routes.values() if any(t.deployment == args["name"] for t in r.targets)]
             assert not used, f"{args['name']} was deleted while {used} sent to it"
+        if verb == "scale" and args["replicas"] == 0:
+            used = [r.name for r in self.routes.values() if r.policy == "authed" and any(t.deployment == args["name"] for t in r.targets)]
+            assert not used, f"{args['name']} was parked while {used} sent to it"
+            assert self.deployments[args["name"]].in_flight == 0
+            assert any(self.serves(t.deployment) for t in route.targets if t.deployment != FOREIGN), "parked while its successor was down"
         if verb in ("join", "set_weight") and args["deployment"] != "chat-a":
             assert args["weight"] in (11, 33, 100), "a weight that is no rung"
         result = await super().perform(verb, args)

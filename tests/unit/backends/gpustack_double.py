@@ -31,6 +31,7 @@ KINDS = {
     "model-route-targets": "targets",
     "model-instances": "instances",
     "workers": "workers",
+    "model-files": "files",
 }
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 
@@ -180,6 +181,11 @@ class Double:
         if any(row["name"] == body["name"] for row in self.tables["models"].values()):
             return error(409, f"Model '{body['name']}' already exists.")
         return httpx.Response(200, json=self.model(**{**body, "ready_replicas": 0, "state": None}))
+
+    def _put_models(self, number: int | None, body: Row) -> httpx.Response:
+        row = self.tables["models"][number or 0]
+        row.update(copy.deepcopy(body))
+        return httpx.Response(200, json=row)
 
     def _post_routes(self, _number: int | None, body: Row) -> httpx.Response:
         if any(row["name"] == body["name"] for row in self.tables["routes"].values()):

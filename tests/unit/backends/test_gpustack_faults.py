@@ -53,6 +53,14 @@ CASES = [
     Case("unmark_route", {"route": "duo"}, "PUT", "model-routes", lambda d: d.named("routes", "duo")["meta"] == {"team": "y"}),
     Case("create_deployment", {"base": "m-a", "name": "m-new"}, "POST", "models", lambda d: names(d, "models").count("m-new") == 1),
     Case("delete_deployment", {"name": "m-free"}, "DELETE", "models", lambda d: "m-free" not in names(d, "models")),
+    Case("scale", {"name": "m-free", "replicas": 0}, "PUT", "models", lambda d: d.named("models", "m-free")["replicas"] == 0),
+    Case(
+        "delete_file",
+        {"id": 99, "worker": "spark-01", "source": "local_path /old", "paths": ["/old"]},
+        "DELETE",
+        "model-files",
+        lambda d: d.tables["files"] == {},
+    ),
     Case("create_probe_route", {"name": "probe", "deployment": "m-b"}, "POST", "model-routes", lambda d: private(d, "probe", "m-b")),
     Case("create_probe_route", {"name": "probe", "deployment": "m-b"}, "POST", "access", lambda d: private(d, "probe", "m-b")),
     Case("create_probe_route", {"name": "probe", "deployment": "m-b"}, "PUT", "model-routes", lambda d: private(d, "probe", "m-b")),
@@ -80,6 +88,7 @@ def world() -> Double:
     double = Double()
     for name in ("m-a", "m-b", "m-free"):
         double.model(name)
+    double.tables["files"][99] = {"id": 99, "source": "local_path", "local_path": "/old", "worker_id": 1, "resolved_paths": ["/old"]}
     double.route("chat", {"m-a": 100}, meta={"team": "x"})
     double.route("duo", {"m-a": 100, "m-b": 5}, meta={"team": "y", "rollout": {"id": "mine"}})
     double.route("old-probe", {"m-b": 100}, meta={"rollout-probe": "m-b"}, access_policy="allowed_principals")

@@ -113,7 +113,7 @@ class FakeService:
 
     def say(self, rollout_id: str, verb: str, actor: str, reason: str, args: Mapping[str, Any]) -> RolloutState:
         state = self.store.load(rollout_id).state
-        refuse(state, "accept_inconclusive" if verb == "approve" and args.get("accept_inconclusive") else verb)
+        refuse(state, "accept_inconclusive" if verb == "approve" and args.get("accept_inconclusive") else verb, args)
         self.said.append((state.id, verb, actor, reason, args))
         return state
 

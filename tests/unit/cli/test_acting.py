@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,9 @@ from rollout.cli.app import main
 from rollout.domain.state import Phase, StepName
 from rollout.errors import RouteTaken, Unreachable
 from tests.unit.cli.fakes import OTHER, FakeDesk
-from tests.unit.report.samples import ID, NOW, event, halted, holding, minutes, rolled_back, state
+from tests.unit.report.samples import ID, NOW, event, facts, halted, holding, minutes, rolled_back, state
+
+OPENED = {"at": NOW.isoformat(), "duration": 86400.0, "live": None, "base": {}, "kept": {}}
 
 Captured = pytest.CaptureFixture[str]
 PROMOTED = state(step=StepName.CLEANUP, phase=Phase.PROMOTED)
@@ -139,6 +142,63 @@ def test_approve_can_accept_what_is_inconclusive(desk: FakeDesk) -> None:
     desk.put(holding(), owner=OTHER, lease_until=NOW + minutes(1))
     assert main(["approve", ID, "--accept-inconclusive", "--reason", "checked by hand"]) == 0
     assert desk.service.said[0][4] == {"accept_inconclusive": True}
+
+
+def test_parking_is_approved_by_a_word_of_its_own(desk: FakeDesk, capsys: Captured) -> None:
+    desk.put(state(step=StepName.CLEANUP))
+    assert main(["approve", ID, "--park", "--reason", "2 minutes are fine"]) == 0
+    assert desk.service.said[0][4] == {"accept_inconclusive": False, "park": True}
+    assert main(["approve", ID, "--park", "--accept-inconclusive", "--reason", "both"]) == 2
+    assert "two things are approved at once" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "args"),
+    [
+        (["--by", "12h"], {"by": 43200.0}),
+        (["--until", "2026-12-04T18:00Z"], {"until": "2026-12-04T18:00:00+00:00"}),
+        (["--until", "2026-12-04T18:00+02:00"], {"until": "2026-12-04T16:00:00+00:00"}),
+        (["--until", "2026-12-04"], {"until": "2026-12-04T00:00:00+00:00"}),
+    ],
+)
+def test_a_window_is_extended(desk: FakeDesk, line: list[str], args: dict[str, Any], capsys: Captured) -> None:
+    desk.put(state(step=StepName.CLEANUP))
+    assert main(["extend-window", ID, *line, "--reason", "night job"]) == 0
+    assert desk.service.said == [(ID, "extend_window", "ana", "night job", args)]
+    assert capsys.readouterr().out.startswith("extend-window: said to")
+
+
+@pytest.mark.parametrize("line", [[], ["--by", "12h", "--until", "2026-12-04"], ["--by", "long"], ["--until", "friday"]])
+def test_a_window_is_not_extended_by_nothing_or_nonsense(desk: FakeDesk, line: list[str]) -> None:
+    desk.put(state(step=StepName.CLEANUP))
+    assert main(["extend-window", ID, *line, "--reason", "night job"]) == 2
+    assert desk.service.said == []
+
+
+@pytest.mark.parametrize(
+    ("facts_", "line", "code", "says"),
+    [
+        ({"cleanup.began": {"at": "x"}}, ["--by", "1h"], 23, "the cleanup has begun"),
+        ({"window": OPENED}, ["--until", "2020-01-01"], 22, "it is not made shorter"),
+    ],
+)
+def test_a_window_that_cannot_be_extended_says_so(
+    desk: FakeDesk, facts_: dict[str, Any], line: list[str], code: int, says: str, capsys: Captured
+) -> None:
+    desk.put(state(step=StepName.CLEANUP, facts=facts(**facts_)))
+    assert main(["extend-window", ID, *line, "--reason", "night job"]) == code
+    assert says in capsys.readouterr().err
+    assert desk.service.said == []
+
+
+def test_a_rollback_that_is_known_to_be_impossible_is_refused_with_the_way_that_is_left(desk: FakeDesk, capsys: Captured) -> None:
+    lost = {"spark-01": {"word": "not", "cause": "files", "why": "the files of spark-01 are gone: /m on n1", "seconds": None}}
+    desk.put(state(phase=Phase.PROMOTED, step=StepName.CLEANUP, facts=facts(restorable=lost)))
+    assert main(["rollback", ID, "--reason", "users complain"]) == 23
+    told = capsys.readouterr().err
+    assert "the files of spark-01 are gone: /m on n1" in told
+    assert "Write a plan that goes the other way" in told
+    assert desk.service.said == []
 
 
 def test_an_empty_reason_is_no_reason(desk: FakeDesk, capsys: Captured) -> None:

@@ -99,3 +99,16 @@ def test_a_plan_made_in_code_is_held_to_the_same_rules() -> None:
     with pytest.raises(ValidationError, match="at least one rung below 100") as caught:
         Plan.model_validate(said)
     assert "input_value" not in str(caught.value), "values of a plan do not appear in tracebacks"
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "hint"),
+    [
+        ("window: {keep: parked, duration: 30m}", "window.duration", "stable would never be parked"),
+        ("window: {keep: parked, warm: 3h, duration: 2h}", "window.warm", "stable would never be parked"),
+        ("window: {duration: 30m}\ncleanup: {files: delete}", "window.duration", "files are never deleted right after a deploy"),
+    ],
+)
+def test_a_window_fits_what_is_to_happen_in_it(text: str, key: str, hint: str) -> None:
+    found = only(plus(text))
+    assert (found.key, found.hint) == (key, hint)

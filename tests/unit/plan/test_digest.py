@@ -24,7 +24,7 @@ def test_it_is_sha256_in_hex() -> None:
     [
         GOOD + "# a remark\n",
         "\n".join(reversed(GOOD.splitlines()[:3])) + "\n" + "\n".join(GOOD.splitlines()[3:]),
-        plus("ladder: auto\nwindow: {duration: 1d}\nevidence: {min_time: 600s}"),
+        plus("ladder: auto\nwindow: {warm: 60m}\nevidence: {min_time: 600s}"),
         GOOD.replace("\n", "\r\n"),
         but("{name: chat}", '{"name": "chat"}'),
         but("http://127.0.0.1:30080", "http://127.0.0.1:30080/"),

@@ -77,7 +77,8 @@ def test_a_misspelt_required_key_is_one_finding_and_not_two() -> None:
         (plus("drain: {on_timeout: procede}"), "`hold` or `proceed`", "did you mean `proceed`?"),
         (but("rollout/v1", "rollout/v2"), "`rollout/v1`", "did you mean `rollout/v1`?"),
         (plus("gates: {approve_before: [stge]}"), "`stage`, `attach`, `canary` or `shift`", "did you mean `stage`?"),
-        (plus("window: {keep: parked}"), "`warm`", ""),
+        (plus("window: {keep: park}"), "`auto`, `warm` or `parked`", "did you mean `parked`?"),
+        (plus("cleanup: {files: remove}"), "`keep` or `delete`", ""),
     ],
 )
 def test_a_word_out_of_a_list_names_the_list_and_the_nearest(text: str, expected: str, hint: str) -> None:

@@ -23,7 +23,7 @@ def test_a_good_plan_is_read() -> None:
     plan = parse_plan(GOOD)
     assert plan.metadata.name == "chat-new-image"
     assert plan.ladder == "auto"
-    assert plan.window.duration == 86400
+    assert (plan.window.duration, plan.window.warm) == (None, 3600)
 
 
 def test_windows_line_ends_are_read_and_counted_right() -> None:

@@ -122,3 +122,24 @@ def test_the_forecast_is_json() -> None:
     assert raw["evidence"]["v"] == 0.2
     assert raw["pairs"][0]["rungs"][0]["weight"] == 11
     assert raw["deadlines"][-1]["what"] == "rollback window"
+
+
+def test_a_stable_that_may_be_parked_says_when_and_who_is_asked() -> None:
+    row = next(r for r in deadlines(plan(), "thin") if r.what == "stable runs on, at least")
+    assert (row.seconds, row.then) == (3600, "then it is parked where memory is needed, after `rollout approve --park`")
+    parked = plan(window={"keep": "parked", "approval": "none", "duration": "2h"})
+    assert next(r.then for r in deadlines(parked, "thin") if r.what == "stable runs on, at least") == "then it is parked with replicas 0"
+    for never in ({"keep": "warm"}, {"duration": "30m"}):
+        assert all(r.what != "stable runs on, at least" for r in deadlines(plan(window=never), "thin"))
+    assert [c.verb for c in run(parked).calls if c.verb == "scale"] == ["scale", "scale"]
+
+
+def test_a_default_window_on_sparse_traffic_may_be_longer() -> None:
+    assert deadlines(plan(), "sparse")[-1].then.startswith("longer until 50 live requests, at most 72 h; ")
+    assert deadlines(plan(), "rich")[-1].then.startswith("waits")
+    assert deadlines(plan(window={"duration": "24h"}), "sparse")[-1].then.startswith("waits")
+
+
+def test_files_are_deleted_only_by_the_plans_word() -> None:
+    assert "delete_file" not in [c.verb for c in run().calls]
+    assert [c.target for c in run(plan(cleanup={"files": "delete"})).calls if c.verb == "delete_file"] == [1, 2]

@@ -13,7 +13,7 @@ from rollout.domain.state import OpenIntent, Phase, RolloutState, Said, StepName
 from rollout.report.events import event_view
 from rollout.report.text import screen, table, transition
 from rollout.report.view import Owner, SaidView, view_of
-from tests.unit.report.samples import ID, NOW, event, halted, holding, minutes, rolled_back, state
+from tests.unit.report.samples import ID, NOW, event, facts, halted, holding, minutes, rolled_back, state
 
 OWNER = Owner(name="ops-1:4711", until=NOW + minutes(0.3))
 
@@ -141,3 +141,27 @@ def test_the_list_has_one_line_each() -> None:
     assert len(text.strip().splitlines()) == 3
     assert "rolled back" in text
     assert "4/6 canary" in text
+
+
+def window(**side: object) -> RolloutState:
+    """Promoted two hours ago."""
+    opened = {"at": (NOW - minutes(120)).isoformat(), "duration": 86400.0, "live": None, "base": {}, "kept": {}}
+    can = {"word": "by_loading", "cause": "", "why": "", "seconds": 95.0, **side}
+    known = facts(window=opened, restorable={"spark-01": can, "spark-02": {**can, "word": "at_once"}})
+    return state(phase=Phase.PROMOTED, step=StepName.CLEANUP, facts=known)
+
+
+def test_the_window_says_until_when_and_what_a_rollback_would_take() -> None:
+    text = shown(window())
+    assert "window    open until Mon 02 Mar 00:20 (in 22 h)" in text
+    assert "spark-01: restorable by loading, about 95 s" in text
+    assert "spark-02: restorable at once" in text
+    assert f"rollout extend-window {ID} --by 12h --reason '…'" in text
+
+
+def test_a_lost_way_back_is_said_and_json_has_it() -> None:
+    lost = window(word="not", cause="files", why="the files of spark-01 are gone: /m on n1", seconds=None)
+    assert "spark-01: NOT restorable: the files of spark-01 are gone: /m on n1" in shown(lost)
+    seen = view_of(lost, None).model_dump(mode="json")["window"]
+    assert [(s["deployment"], s["word"]) for s in seen["sides"]] == [("spark-01", "not"), ("spark-02", "at_once")]
+    assert view_of(state(), None).window is None

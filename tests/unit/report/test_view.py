@@ -55,7 +55,7 @@ def test_a_hold_names_its_own_verbs_as_commands() -> None:
 
 
 def test_promoted_is_rolled_back_and_not_aborted() -> None:
-    assert verbs_for(state(phase=Phase.PROMOTED)) == ("rollback", "pause")
+    assert verbs_for(state(phase=Phase.PROMOTED)) == ("rollback", "pause", "extend-window --by 12h")
     assert "abort" not in verbs_for(state(phase=Phase.PROMOTED, paused=SAID))
 
 
@@ -114,7 +114,10 @@ def test_every_phase_has_a_sentence(phase: Phase) -> None:
 
 def test_the_sentence_of_a_rollback_names_who_and_why() -> None:
     said = Said(verb="rollback", actor="ana", reason="users complain", at=NOW)
-    assert summary(state(phase=Phase.ROLLING_BACK, undo=said)) == "goes back to stable because ana said: users complain"
+    going = state(phase=Phase.ROLLING_BACK, undo=said, waiting=None)
+    assert summary(going) == "goes back to stable because ana said: users complain"
+    loads = Waiting(why="spark-01 loads, about 60 s left", since=NOW, until=None)
+    assert summary(going.model_copy(update={"waiting": loads})).endswith("users complain; spark-01 loads, about 60 s left")
 
 
 def test_the_target_is_counted_from_one_and_known_before_the_receipts() -> None:
