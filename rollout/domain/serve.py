@@ -33,7 +33,7 @@ def bring_up(ctx: Ctx, name: str, probe_route: str, key: str, within: float) -> 
         return HoldOn("memory", unknown)
     route = ctx.world.probe_routes.get(probe_route)
     if route is None or route.target_of(name) is None:
-        return act("create_probe_route", f"private route {probe_route} to {name}", f"{key}.routed", name=probe_route, deployment=name)
+        return private_route(ctx, probe_route, name, f"private route {probe_route} to {name}", f"{key}.routed")
     if not all(t.active for t in route.targets):
         return route_active(ctx, probe_route)
     return _answers(ctx, probe_route, view.name, key, waited, within)
@@ -62,6 +62,12 @@ def _answers(ctx: Ctx, probe_route: str, name: str, key: str, waited: float, wit
     if seen is not None and ctx.since(ctx.at(f"{key}.answered")) < POLL:
         return ctx.wait(f"{name} runs but does not answer yet")
     return act("probe", f"does {name} answer through its private route?", f"{key}.answered", model=probe_route, n=READY_PROBES)
+
+
+def private_route(ctx: Ctx, probe_route: str, name: str, why: str, fact: str | None = None) -> Decision:
+    """A private route to the deployment `name`; it asks for the same adapter as stable's target in the production route."""
+    asked = ctx.receipts.asked_of(ctx.pair, name)
+    return act("create_probe_route", why, fact, name=probe_route, deployment=name, **({"extra": asked} if asked else {}))
 
 
 def route_active(ctx: Ctx, probe_route: str) -> Decision:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from rollout.analysis.config import JudgeConfig, Mode
 from rollout.domain.receipts import Receipts
+from rollout.domain.route_checks import notes
 from rollout.domain.weights import BALANCED, Rung, load_ratio
 from rollout.domain.world import World
 from rollout.plan.model import Plan
@@ -112,6 +113,8 @@ class DryRun(Part):
     route: str
     unit: str
     refusals: tuple[str, ...]
+    notes: tuple[str, ...]
+    """what is worth knowing about the route as it was found"""
     pairs: tuple[PairPlan, ...]
     evidence: Evidence | None
     deadlines: tuple[Deadline, ...]
@@ -131,6 +134,7 @@ def dry_run(plan: Plan, world: World, refusals: Sequence[str], declared: Declare
         route=plan.route.name,
         unit=plan.change.unit.value,
         refusals=tuple(refusals),
+        notes=tuple(notes(plan, world)),
         pairs=tuple(_pair(plan, world, declared, index) for index in range(len(declared.receipts.pairs))) if declared else (),
         evidence=_evidence(declared, judge) if declared and judge else None,
         deadlines=deadlines(plan, mode),
