@@ -80,6 +80,11 @@ class Receipts(Frozen):
         beside = [t for t in self.targets if t.deployment != pair.stable and t.splits]
         return sum(self.converted.get(t.deployment, t.weight) for t in beside)
 
+    @property
+    def uncounted(self) -> bool:
+        """A target takes a share that no engine of ours counts: a provider behind the gateway."""
+        return any(t.splits and "provider_id" in t.extra for t in self.targets)
+
     def asked_of(self, pair: Pair, deployment: str) -> dict[str, Json]:
         """Fields of a target for `deployment` that make it answer what stable's target answers: the same adapter."""
         return {"overridden_model_name": f"{deployment}:{pair.adapter}"} if pair.adapter else {}

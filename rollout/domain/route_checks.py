@@ -143,7 +143,11 @@ def _beside(plan: Plan, route: RouteView) -> Iterator[str]:
         if target.fallback and not gateway:
             yield f"target {_fallback(target)} stays as it is: it answers errors in the gateway alone, and that is off"
         if target.provider:
-            share = f"keeps weight {target.weight}" if gateway else "gets no request while the gateway is off"
+            share = (
+                f"keeps weight {target.weight}, and gets its share of our own probes"
+                if gateway
+                else "gets no request while the gateway is off"
+            )
             yield f"{named(target)} leads to a provider's model ({target.extra.get('overridden_model_name')}): it {share}"
     for item in plan.stable:
         found = route.target_of(item.deployment)

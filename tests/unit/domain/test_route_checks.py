@@ -183,7 +183,7 @@ TAKEN: list[tuple[str, Plan, World, list[str]]] = [
             "a rollback takes them back in one write; a promoted route keeps weights, its policies stay stored and rest",
             "session affinity is lost while weights decide: a conversation may change sides and lose its cache",
             "through the gateway this write loses nothing",
-            "target 7 leads to a provider's model (gpt-x): it keeps weight 0",
+            "target 7 leads to a provider's model (gpt-x): it keeps weight 0, and gets its share of our own probes",
         ],
     ),
     (
@@ -285,6 +285,7 @@ def test_only_targets_that_take_a_share_weigh_beside_a_pair(gateway: bool, weigh
     assert route is not None
     receipts = take("7f3a9c2d1b00", route, ("a",), {}, 10, 1800, gateway=gateway)
     assert receipts.siblings_weight(receipts.pairs[0]) == weight
+    assert receipts.uncounted is gateway
 
 
 def test_the_canary_is_asked_for_the_same_adapter() -> None:

@@ -99,3 +99,10 @@ def test_a_plan_made_in_code_is_held_to_the_same_rules() -> None:
     with pytest.raises(ValidationError, match="at least one rung below 100") as caught:
         Plan.model_validate(said)
     assert "input_value" not in str(caught.value), "values of a plan do not appear in tracebacks"
+
+
+def test_a_loss_is_accepted_for_the_one_write_that_may_lose() -> None:
+    found = only(but("route: {name: chat}", "route: {name: chat, accept_loss: true}"))
+    assert (found.key, found.expected) == ("route.accept_loss", "`convert_to_weighted: true` beside it")
+    parse_plan(but("route: {name: chat}", "route: {name: chat, convert_to_weighted: true, accept_loss: true}"))
+    assert only(but("route: {name: chat}", "route: {name: chat, convert_to_weighted: yes please}")).key == "route.convert_to_weighted"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 
@@ -122,3 +123,24 @@ def test_the_forecast_is_json() -> None:
     assert raw["evidence"]["v"] == 0.2
     assert raw["pairs"][0]["rungs"][0]["weight"] == 11
     assert raw["deadlines"][-1]["what"] == "rollback window"
+
+
+def test_a_conversion_is_one_call_before_the_first_rung() -> None:
+    converted = {"spark-01": 100, "spark-02": 100}
+    bare = dataclasses.replace(route("spark-01", "spark-02"), lb_mode=None)
+    found = take("????????", bare, ("spark-01", "spark-02"), {}, 30, 1800, converted=converted)
+    told = calls(plan(), found, declared(found).ladders)
+    places = [n for n, c in enumerate(told) if c.verb == "reweigh"]
+    assert places == [next(n for n, c in enumerate(told) if c.verb == "join") - 1]
+    assert told[places[0]].text == "give route chat weights, all in one write: spark-01 100, spark-02 100"
+
+
+def test_notes_on_the_route_stand_in_the_text_and_in_the_json() -> None:
+    limited = dataclasses.replace(route("spark-01").targets[0], extra={"max_running_requests": 4})
+    seen = dataclasses.replace(world(), route=dataclasses.replace(route("spark-01"), targets=(limited,)))
+    shown = dry_run(plan(stable=[{"deployment": "spark-01"}]), seen, (), None, None)
+    note = "spark-01 may run 4 requests an instance here: the canary gets the same limit"
+    assert shown.model_dump()["notes"] == (note,)
+    console = Console(file=io.StringIO(), width=200)
+    console.print(screen(shown))
+    assert f"  {note}" in console.file.getvalue()  # type: ignore[attr-defined]
