@@ -11,6 +11,7 @@ from rollout.domain.state import Phase, RolloutState, StepName
 from rollout.errors import ExitCode
 from rollout.testing.memory import Target
 from tests.integration.engine.harness import PLAN, Case, CrashError, reached
+from tests.integration.engine.test_late_writes import FreezingPlatform
 
 ASKED = PLAN.replace("route: {name: chat}", "route: {name: chat, convert_to_weighted: true, accept_loss: true}")
 ASKED_BESIDE = ASKED.replace("[10, 50, 100]", "[10, 25, 50, 100]")
@@ -61,7 +62,7 @@ def test_a_route_without_weights_is_converted_once_and_promoted(tmp_path: Path) 
     assert intents.count("reweigh") == 1
 
 
-@pytest.mark.parametrize(("step", "rung"), [("attach", None), ("canary", 0), ("shift", 1), ("shift", 2), ("cleanup", None)])
+@pytest.mark.parametrize(("step", "rung"), [("attach", None), ("canary", 0), ("shift", 2), ("cleanup", None)])
 def test_going_back_takes_the_weights_back_last_of_the_route(tmp_path: Path, step: str, rung: int | None) -> None:
     case = unweighted(tmp_path, ASKED_BESIDE, "other")
     rollout_id = case.start().state.id
@@ -153,3 +154,17 @@ def test_no_weights_are_written_while_a_target_is_away(tmp_path: Path) -> None:
     assert reweighs(case) == []
     case.platform.deployments["other"].healthy = True
     assert case.run(rollout_id).phase is Phase.COMPLETED
+
+
+def test_weights_that_land_when_a_frozen_server_thaws_are_taken_back_too(tmp_path: Path) -> None:
+    """The abort was said while nothing answered; the write lands when the way back has begun."""
+    case = unweighted(tmp_path)
+    platform = FreezingPlatform(case.clock, deployments=case.platform.deployments, routes=case.platform.routes)
+    platform.freezes_on = "reweigh"
+    case.platform = platform
+    rollout_id = case.start().state.id
+    case.run(rollout_id, until=lambda _s: platform.thaws > 0)
+    case.service().say(rollout_id, "abort", "tester", "the server is frozen")
+    assert case.run(rollout_id).phase is Phase.ABORTED
+    assert platform.held is None
+    assert case.shape() == case.before
