@@ -102,7 +102,8 @@ def test_a_promotion_changes_stables_target_alone(site: Site, tmp_path: Path, na
     shape = SHAPES[name]
     with case(site, tmp_path, shape.changes, deployed=shape.deployed) as made:
         shape.dress(made)
-        before, mine = shown(made), site.targets(made.row["id"])[made.deployment["id"]]["id"]
+        before = shown(made)
+        mine = next(key for key, row in before["targets"].items() if row.get("model_id") == made.deployment["id"])
         inside = Inside(made)
         state = climb(inside, inside.start())
         assert state.phase is Phase.COMPLETED, inside.events[-1][0].text
