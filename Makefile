@@ -40,7 +40,8 @@ test: lint ## everything that CI runs: lint, unit, sandbox, the real GPUStack 2.
 	@$(BIN)/python -m lab.run -- $(BIN)/pytest -q -m "lab and not slow" tests
 
 accept: $(STAMP) ## the acceptance runs in full on the real GPUStack (by hand; long)
-	@$(BIN)/python -m lab.run -- $(BIN)/pytest -q -m "lab" tests
+	@$(BIN)/python -m lab.run -- $(BIN)/pytest -q -rP -m "lab and slow" tests
+	@$(BIN)/python -m lab.run -- $(BIN)/pytest -q -m "lab and not slow" tests
 	@$(BIN)/pytest -q -n 3 --dist worksteal -m "slow and not lab" tests
 
 lab: $(STAMP) ## the real GPUStack 2.3 with simulated workers on loopback, until Ctrl-C

@@ -59,7 +59,7 @@ def _balance(plan: Plan, route: RouteView) -> Iterator[str]:
     elif kind is not Balance.WEIGHTED and not gateway_on(plan) and not plan.route.accept_loss:
         yield (
             f"`route.convert_to_weighted` changes every target of `{route.name}` in one write; with the gateway off requests may get a "
-            "503 for up to a second, on the way there and on a rollback: `route.accept_loss: true` accepts that, or give the route "
+            "503 for up to three seconds, on the way there and on a rollback: `route.accept_loss: true` accepts that, or give the route "
             "weights in a quiet hour"
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from rollout.domain.context import POLL, Ctx, act, await_within
+from rollout.domain.context import POLL, Ctx, act, awaited
 from rollout.domain.decision import Decision, HoldOn, TakeBack
 from rollout.domain.health import memory_below, memory_unknown
 
@@ -34,9 +34,7 @@ def bring_up(ctx: Ctx, name: str, probe_route: str, key: str, within: float) -> 
     route = ctx.world.probe_routes.get(probe_route)
     if route is None or route.target_of(name) is None:
         return private_route(ctx, probe_route, name, f"private route {probe_route} to {name}", f"{key}.routed")
-    if not all(t.active for t in route.targets):
-        return route_active(ctx, probe_route)
-    return _answers(ctx, probe_route, view.name, key, waited, within)
+    return route_active(ctx, probe_route) or _answers(ctx, probe_route, view.name, key, waited, within)
 
 
 def _not_ready(ctx: Ctx, name: str, waited: float, within: float) -> Decision:
@@ -44,7 +42,7 @@ def _not_ready(ctx: Ctx, name: str, waited: float, within: float) -> Decision:
     if view.restarts >= 2:
         return TakeBack("restarts", f"{name} restarted {view.restarts} times while starting: {_messages(ctx, name)}")
     if waited > within:
-        return HoldOn("not_ready", f"{name} is not ready after {waited:.0f} s: {_messages(ctx, name)}")
+        return HoldOn("not_ready", f"{name} is not ready after {within:.0f} s: {_messages(ctx, name)}")
     states = ", ".join(f"{i.name} {i.state}" for i in view.instances) or "not scheduled yet (the server rescans every 180 s)"
     return ctx.wait(f"{name} becomes ready: {states}", deadline=ctx.now + timedelta(seconds=within - waited))
 
@@ -70,10 +68,11 @@ def private_route(ctx: Ctx, probe_route: str, name: str, why: str, fact: str | N
     return act("create_probe_route", why, fact, name=probe_route, deployment=name, **({"extra": asked} if asked else {}))
 
 
-def route_active(ctx: Ctx, probe_route: str) -> Decision:
-    """A private route was written, and the server has not marked its target active yet."""
+def route_active(ctx: Ctx, probe_route: str) -> Decision | None:
+    """A private route was written; wait until the server has marked its target active."""
+    done = all(t.active for t in ctx.world.probe_routes[probe_route].targets)
     why = f"private route {probe_route} becomes active"
-    return await_within(ctx, f"{probe_route}.active", ROUTE_ACTIVE_WITHIN, why, "not_ready", 0.25)
+    return awaited(ctx, done, f"{probe_route}.active", ROUTE_ACTIVE_WITHIN, why, "not_ready", 0.25)
 
 
 def warm_up(ctx: Ctx, probe_route: str, why: str, fact: str) -> Decision:

@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from rollout.plan.hidden import CHANGED
 from rollout.report.dryrun import DryRun, Evidence, PairPlan
 from rollout.report.text import BAD, CARE, GOOD, QUIET
 from rollout.report.words import ago, percent
@@ -48,7 +49,7 @@ def _pair(number: int, of: int, pair: PairPlan) -> Iterator[RenderableType]:
         )
     for change in pair.changes:
         mark = "  change  " if change.kind == "unit" else "  sizing  "
-        yield Text(f"{mark}{change.field}: {_short(change.stable)} -> {_short(change.canary)}")
+        yield Text(f"{mark}{change.field}: {_short(change.stable)} -> {_short(change.canary)}{_unseen(change.canary)}")
     if any(c.kind == "sizing" for c in pair.changes):
         yield Text("  sizing is not the change under test, but it may explain a difference", style=CARE)
     if pair.shared:
@@ -99,6 +100,15 @@ def _calls(run: DryRun) -> Table:
     return table
 
 
+def _unseen(value: Any) -> str:
+    """That a hidden value changed is said also where the mark of it is cut off."""
+    return " (a hidden value changed)" if CHANGED in _whole(value) and CHANGED not in _short(value) else ""
+
+
+def _whole(value: Any) -> str:
+    return "(unset)" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
 def _short(value: Any) -> str:
-    text = "(unset)" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = _whole(value)
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"

@@ -22,8 +22,8 @@ from rollout.report.verdict import VerdictView, verdict_of
 Json = Any
 STEPS = tuple(StepName)
 EVENTS_SHOWN = 8
-PERSON = frozenset({"approval", "inconclusive", "operator", "refused", "rollback_impossible"})
-"""holds that only a person's verb ends"""
+PERSON = frozenset({"approval", "in_use", "inconclusive", "operator", "refused", "rollback_impossible"})
+"""holds that only a person ends, by a verb or by a change on the server"""
 ENDED = {
     int(ExitCode.REFUSED): "refused: nothing was changed",
     int(ExitCode.ROLLBACK_INCOMPLETE): "rollback incomplete: the journal says what is left",

@@ -6,7 +6,7 @@ plan had to accept that. What is ours is told by the world alone: a target that 
 
 from __future__ import annotations
 
-from rollout.domain.context import Ctx, act, await_within
+from rollout.domain.context import Ctx, act, awaited
 from rollout.domain.decision import Decision, HoldOn, Record
 from rollout.domain.receipts import Receipts
 from rollout.domain.world import RouteView, named
@@ -28,9 +28,9 @@ def convert(ctx: Ctx) -> Decision | None:
         told = ", ".join(f"{name} {weight}" for name, weight in receipts.converted.items())
         why = f"give route {route.name} weights, all in one write: {told}"
         return act("reweigh", why, DONE, route=route.name, weights=dict(receipts.converted))
-    if away:
-        return await_within(ctx, f"{DONE}.away", ctx.the_plan.ready_within, f"{', '.join(away)} serves again", "target_unavailable", 0.25)
-    return Record({SETTLED: {"at": ctx.now.isoformat()}}, "the route has weights, and every target serves")
+    why = "every target serves again after the write of the weights"
+    waits = awaited(ctx, not away, f"{DONE}.away", ctx.the_plan.ready_within, why, "target_unavailable", 0.25)
+    return waits or Record({SETTLED: {"at": ctx.now.isoformat()}}, "the route has weights, and every target serves")
 
 
 def unconvert(ctx: Ctx, receipts: Receipts) -> Decision | None:

@@ -19,7 +19,7 @@ from rollout.domain.state import Phase, StepName
 from rollout.domain.weights import scale_for
 from rollout.domain.world import World
 from rollout.errors import ExitCode, PlanError
-from rollout.plan.hidden import redacted
+from rollout.plan.hidden import keepable, keepable_pair
 from rollout.plan.model import Plan
 
 Json = Any
@@ -73,7 +73,7 @@ def declaration(ctx: Ctx) -> dict[str, Json]:
     return {
         "receipts": receipts.model_dump(mode="json"),
         "specs": specs,
-        "found": {p.stable: redacted(dict(world.deployments[p.stable].spec)) for p in receipts.pairs},
+        "found": {p.stable: keepable(dict(world.deployments[p.stable].spec)) for p in receipts.pairs},
         "diff": diff,
         "mode": mode,
         "rate": rate,
@@ -93,7 +93,7 @@ def _specs(ctx: Ctx, receipts: Receipts) -> tuple[dict[str, Json], dict[str, Jso
         sizing = plan.canary_of(index).sizing.model_dump(exclude_none=True)
         derived = ctx.derive(found, change, sizing, pair.canary)
         specs[pair.canary] = _recipe(pair.stable, change, sizing, derived)
-        diff[pair.canary] = [[f, redacted(a, f), redacted(b, f)] for f, a, b in ctx.diff(found, derived)]
+        diff[pair.canary] = [[f, *keepable_pair(f, a, b, plan.change.to.get("env"))] for f, a, b in ctx.diff(found, derived)]
     first = receipts.pairs[0].stable
     sizing = {"worker": plan.stage.worker, "replicas": 1, **plan.stage.sizing.model_dump(exclude_none=True)}
     sizing = {k: v for k, v in sizing.items() if v is not None}

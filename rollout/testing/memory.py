@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from rollout.clock import Clock
@@ -92,6 +93,8 @@ class MemoryPlatform:
     routes: dict[str, Route] = field(default_factory=dict)
     writes: list[tuple[str, dict[str, Json]]] = field(default_factory=list)
     memory_available: int | None = 64 << 30
+    server_time: Callable[[], datetime] | None = None
+    """the server's own clock"""
     request_seconds: float | None = None
     """how long a request runs; None: the engines expose no histogram of it"""
 
@@ -152,6 +155,7 @@ class MemoryPlatform:
         route = self.routes.get(scope.route)
         return World(
             now=self.clock.now(),
+            server_time=self.server_time() if self.server_time else None,
             server_version="v2.3.0",
             route=self._route_view(route) if route else None,
             deployments={n: self._view(n) for n in names},

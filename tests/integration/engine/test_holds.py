@@ -1,7 +1,6 @@
 """What stops a rollout, and what lets it go on: gates, pause, drift, lost stable, memory, inconclusive, two targets, takeover."""
 
 import asyncio
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
@@ -12,11 +11,7 @@ from rollout.domain.state import Event, Phase, RolloutState, StepName
 from rollout.engine.service import Connected
 from rollout.errors import RollbackImpossible, RouteTaken, UsageError
 from rollout.store import Owner, Store
-from tests.integration.engine.harness import PLAN, Case, reached
-
-
-def holding(reason: str) -> Callable[[RolloutState], bool]:
-    return lambda s: s.phase is Phase.HOLDING and s.hold is not None and s.hold.reason == reason
+from tests.integration.engine.harness import PLAN, Case, holding, reached
 
 
 def test_two_targets_are_replaced_one_after_another(tmp_path: Path) -> None:

@@ -73,8 +73,8 @@ REFUSED: list[tuple[str, Plan, World, list[str]]] = [
         world(target("a", 0), mode="scoring"),
         [
             "`route.convert_to_weighted` changes every target of `chat` in one write; with the gateway off requests may get a 503 for up "
-            "to a second, on the way there and on a rollback: `route.accept_loss: true` accepts that, or give the route weights in a "
-            "quiet hour"
+            "to three seconds, on the way there and on a rollback: `route.accept_loss: true` accepts that, or give the route weights in "
+            "a quiet hour"
         ],
     ),
     (
