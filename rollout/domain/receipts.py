@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -17,6 +17,9 @@ from rollout.plan.hidden import keepable
 
 Json = Any
 _SUFFIX = re.compile(r"-r[0-9a-f]{8}$")
+LONGEST = 60
+"""characters of a name we give; the server makes longer ones out of it, for instances"""
+MARK = 6
 
 
 class TargetReceipt(Frozen):
@@ -109,9 +112,25 @@ def short(rollout_id: str) -> str:
     return "r" + rollout_id.replace("-", "")[:8]
 
 
-def derived(base: str, rollout_id: str) -> str:
-    """Name of the successor of `base`; an earlier rollout's suffix is replaced, not piled up."""
-    return f"{_SUFFIX.sub('', base)[:50]}-{short(rollout_id)}"
+def derived(base: str, rollout_id: str, taken: Collection[str] = ()) -> str:
+    """Name of the successor of `base`; an earlier rollout's suffix is replaced, not piled up.
+
+    Where that would be too long, or is among the `taken` names, six digits of a hash of `base` tell it from others.
+    """
+    stem, tag, attempt = _SUFFIX.sub("", base), short(rollout_id), 0
+    name = f"{stem}-{tag}"
+    while name in taken or len(name) > LONGEST:
+        mark = hashlib.sha256(f"{base}/{attempt}".encode()).hexdigest()[:MARK]
+        name, attempt = f"{stem[: LONGEST - len(tag) - MARK - 2]}-{mark}-{tag}", attempt + 1
+    return name
+
+
+def successors(stable: Sequence[str], rollout_id: str, others: Iterable[str]) -> dict[str, str]:
+    """Stable deployment -> name of its successor, each its own, and none that is on the route already."""
+    names: dict[str, str] = {}
+    for base in stable:
+        names[base] = derived(base, rollout_id, {*others, *stable, *names.values()})
+    return names
 
 
 def adapter_of(target: TargetView | None, deployment: str) -> str | None:
@@ -136,10 +155,11 @@ def take(
     )
     weights = {t.deployment: t.weight for t in targets} | dict(converted or {})
     tag = short(rollout_id)
+    canaries = successors(stable, rollout_id, weights)
     pairs = tuple(
         Pair(
             stable=name,
-            canary=derived(name, rollout_id),
+            canary=canaries[name],
             stable_probe=f"probe-{tag}-{n}-stable",
             canary_probe=f"probe-{tag}-{n}-canary",
             adapter=adapter_of(route.target_of(name), name),
@@ -162,9 +182,10 @@ def take(
     )
 
 
-def marker(receipts: Receipts, store_id: str, nonce: str, expires: datetime) -> dict[str, Json]:
-    """What the route's `meta` carries while we hold it."""
+def marker(receipts: Receipts, store_id: str, nonce: str, expires: datetime, by: str | None = None) -> dict[str, Json]:
+    """What the route's `meta` carries while we hold it. `by`: the rollout that took over what `id` had begun."""
     return {
+        **({"by": by} if by else {}),
         "id": receipts.rollout,
         "store": store_id,
         "nonce": nonce,

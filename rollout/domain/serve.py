@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from rollout.domain.context import POLL, Ctx, act, awaited
-from rollout.domain.decision import Decision, HoldOn, TakeBack
+from rollout.domain.access import pause
+from rollout.domain.context import Ctx, act, awaited
+from rollout.domain.decision import Decision, HoldOn, Record, TakeBack
 from rollout.domain.health import memory_below, memory_unknown
 
 READY_PROBES = 3
@@ -55,10 +56,25 @@ def _answers(ctx: Ctx, probe_route: str, name: str, key: str, waited: float, wit
     seen = ctx.state.fact(f"{key}.answered")
     if seen and seen.get("ok", 0) == seen.get("n", -1):
         return None
-    if seen is not None and waited > within:
-        return HoldOn("not_ready", f"{name} runs but does not answer: {seen.get('errors')}", clears=(f"{key}.answered",))
-    if seen is not None and ctx.since(ctx.at(f"{key}.answered")) < POLL:
-        return ctx.wait(f"{name} runs but does not answer yet")
+    if seen is not None:
+        return _silent(ctx, name, key, waited, within) or _ask(probe_route, name, key)
+    return _ask(probe_route, name, key)
+
+
+def _silent(ctx: Ctx, name: str, key: str, waited: float, within: float) -> Decision | None:
+    """It runs and its own requests fail; None when they are due again."""
+    asked, silent = f"{key}.answered", f"{key}.silent"
+    errors = "; ".join(dict.fromkeys(ctx.state.fact(asked).get("errors") or ())) or "no answer"
+    if waited > within:
+        return HoldOn("not_ready", f"{name} runs but does not answer: {errors}", clears=(asked, silent))
+    if ctx.at(silent) is None:
+        return Record({silent: {"at": ctx.state.fact(asked)["at"]}}, f"{name} runs but does not answer yet: {errors}")
+    left = pause(ctx, asked, silent)
+    deadline = ctx.now + timedelta(seconds=within - waited)
+    return ctx.wait(f"{name} runs but does not answer yet: {errors}", left, deadline=deadline) if left > 0 else None
+
+
+def _ask(probe_route: str, name: str, key: str) -> Decision:
     return act("probe", f"does {name} answer through its private route?", f"{key}.answered", model=probe_route, n=READY_PROBES)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rollout.domain import health
+from rollout.domain.access import pause
 from rollout.domain.context import Ctx, act
 from rollout.domain.decision import Decision, Finish, Halt, HoldOn, Record
 from rollout.domain.effects import satisfied
@@ -88,12 +89,14 @@ def _lost(ctx: Ctx) -> Decision | None:
     if ctx.state.fact("halted") is None:
         return None
     seen = ctx.state.fact("halt.probe")
-    if seen is None or (seen.get("ok", 0) < 1 and ctx.since(ctx.at("halt.probe")) > 1):
+    if seen is not None and seen.get("ok", 0) < 1 and ctx.at("halt.silent") is None:
+        return Record({"halt.silent": {"at": seen["at"]}}, f"{pair.stable} is active but does not answer: {seen.get('errors')}")
+    if seen is None or (seen.get("ok", 0) < 1 and pause(ctx, "halt.probe", "halt.silent") <= 0):
         return act("probe", f"{pair.stable} is active again: does it answer?", "halt.probe", model=pair.stable_probe, n=2)
     if seen.get("ok", 0) < 1:
         return Halt("stable_lost", f"{pair.stable} is active but does not answer: {seen.get('errors')}")
     uneven = {ctx.key("base"): None, ctx.key("uneven"): {"at": ctx.now.isoformat()}}
-    return Record({"halted": None, "halt.probe": None, **uneven}, f"{pair.stable} serves again")
+    return Record({"halted": None, "halt.probe": None, "halt.silent": None, **uneven}, f"{pair.stable} serves again")
 
 
 def _unmarked(ctx: Ctx) -> Decision | None:

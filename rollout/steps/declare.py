@@ -8,6 +8,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+from rollout.domain import access
 from rollout.domain.context import Ctx, act
 from rollout.domain.decision import Advance, Decision, Finish, Record
 from rollout.domain.health import is_ours, marker_of
@@ -17,19 +18,18 @@ from rollout.domain.receipts import Receipts, marker, receipts_of, spec_digest, 
 from rollout.domain.shapes import conversion, gateway_on
 from rollout.domain.state import Phase, StepName
 from rollout.domain.weights import scale_for
-from rollout.domain.world import World
 from rollout.errors import ExitCode, PlanError
 from rollout.plan.hidden import keepable, keepable_pair
-from rollout.plan.model import Plan
 
 Json = Any
 MARKER_LIFE = timedelta(hours=96)
 CLAIM_WAIT = 2.0
 
 
-def check(plan: Plan, world: World) -> list[str]:
-    """What is wrong before anything is touched."""
-    return findings(plan, world)
+def check(ctx: Ctx) -> list[str]:
+    """What is wrong before anything is touched: the plan on this world, and the inference key as it was last seen."""
+    refused = access.objection(ctx)
+    return [*findings(ctx.the_plan, ctx.world), *([refused] if refused else [])]
 
 
 def decide(ctx: Ctx) -> Decision:
@@ -43,16 +43,23 @@ def decide(ctx: Ctx) -> Decision:
 
 def _declare(ctx: Ctx) -> Decision:
     plan, world = ctx.the_plan, ctx.world
-    found = check(plan, world)
     held = holder(world)
     if held:
         return Finish(Phase.ABORTED, f"route {plan.route.name} is taken by {held}", ExitCode.ROUTE_TAKEN)
+    asks = access.ask(ctx)
+    if asks is not None:
+        return asks
+    found = check(ctx)
     if found:
-        return Finish(Phase.ABORTED, "refused: " + "; ".join(found), ExitCode.REFUSED, {"findings": found})
+        return _refuse(found)
     try:
         return Record(declaration(ctx), "declared: one change unit, receipts for the way back taken")
     except PlanError as error:
-        return Finish(Phase.ABORTED, f"refused: {error.message} {error.why}".strip(), ExitCode.REFUSED, {"findings": [error.message]})
+        return _refuse([f"{error.message} {error.why}".strip()])
+
+
+def _refuse(found: list[str]) -> Finish:
+    return Finish(Phase.ABORTED, f"refused: nothing was changed; {'; '.join(found)}", ExitCode.REFUSED, {"findings": found})
 
 
 def declaration(ctx: Ctx) -> dict[str, Json]:

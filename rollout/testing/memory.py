@@ -93,6 +93,8 @@ class MemoryPlatform:
     routes: dict[str, Route] = field(default_factory=dict)
     writes: list[tuple[str, dict[str, Json]]] = field(default_factory=list)
     memory_available: int | None = 64 << 30
+    key_says: dict[str, Json] = field(default_factory=dict)
+    """what differs in the answer about the inference key"""
     server_time: Callable[[], datetime] | None = None
     """the server's own clock"""
     request_seconds: float | None = None
@@ -308,6 +310,11 @@ class MemoryPlatform:
             name = self._random.choices(list(shares), list(shares.values()))[0]
             models[name] = models.get(name, 0) + 1
         return {"n": args["n"], "ok": sum(models.values()), "models": models, "errors": []}
+
+    def _do_probe_key(self, args: Mapping[str, Json]) -> dict[str, Json]:
+        route = self.routes.get(args["model"])
+        listed = route is not None and any(self.serves(t.deployment) for t in route.targets)
+        return {"status": 200, "listed": listed, "error": "", **self.key_says}
 
     def _do_warm_up(self, args: Mapping[str, Json]) -> dict[str, Json]:
         return {"n": args["n"], "ok": args["n"], "seconds": 0.1}
