@@ -19,6 +19,7 @@ from rollout.backends.gpustack_keys import keys_of
 from rollout.backends.gpustack_marker import Marker
 from rollout.backends.gpustack_observe import SampleSource, observe
 from rollout.backends.gpustack_probe_routes import ProbeRoutes
+from rollout.backends.gpustack_reweigh import Reweigh
 from rollout.backends.gpustack_spec import derive_spec, diff_spec
 from rollout.backends.gpustack_targets import Targets
 from rollout.backends.together import Together
@@ -71,6 +72,7 @@ class GPUStackBackend:
             "leave": targets.leave,
             "refresh": targets.refresh,
             "twin": targets.twin,
+            "reweigh": Reweigh(client, hand).reweigh,
         }
 
     async def __aenter__(self) -> Self:

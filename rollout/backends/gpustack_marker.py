@@ -46,7 +46,7 @@ class Held:
 
 def held(routes: Iterable[Route], name: str) -> Held:
     """How the route of that name is marked."""
-    by_name = {r.name: r for r in routes}
+    by_name = {r.name: r for r in sorted(routes, key=lambda r: r.id, reverse=True)}  # the oldest of a name, as everywhere
     claim = by_name.get(CLAIM_PREFIX + name)
     return Held(by_name.get(name), claim if claim is not None and MARKER_KEY in _meta(claim) else None)
 

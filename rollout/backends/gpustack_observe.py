@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from rollout.backends.gpustack_files import file_views
 from rollout.backends.gpustack_marker import held
+from rollout.backends.gpustack_survey import surveyed
 from rollout.backends.gpustack_views import deployment_view, names_of, route_view, worker_view
 from rollout.backends.together import Together
 from rollout.clients.gpustack import GPUStack
@@ -48,7 +49,7 @@ class Lists:
     workers: list[Worker]
 
     def route(self, name: str) -> Route | None:
-        """The route of that name."""
+        """The route of that name; of several (other organisations may have one too) the oldest, as everywhere."""
         return next((r for r in self.routes if r.name == name), None)
 
     def model(self, name: str) -> Model | None:
@@ -84,7 +85,10 @@ async def observe(client: GPUStack, clock: Clock, scope: Scope, samples: SampleS
             break
         lists = await read_lists(client)
     known, files = names_of(lists.models), await client.files() if scope.files else None
-    views = {r.name: route_view(r, held(lists.routes, r.name).meta, lists.targets, known) for r in lists.routes if r.name in names}
+    wanted = [r for n in dict.fromkeys(names) if (r := lists.route(n)) is not None]
+    views = {r.name: route_view(r, held(lists.routes, r.name).meta, lists.targets, known) for r in wanted}
+    if scope.survey and scope.route in views:
+        views[scope.route] = await surveyed(client, lists.routes, views[scope.route])
     deployments = _deployments(lists, scope, views.values())
     now = clock.now()
     return World(

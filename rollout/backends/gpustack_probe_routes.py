@@ -12,6 +12,7 @@ from typing import Any
 
 from rollout.backends.gpustack_hand import Brought, End, Hand
 from rollout.backends.gpustack_owner import owner_of
+from rollout.backends.gpustack_views import body_of
 from rollout.backends.together import Together
 from rollout.clients.gpustack import GPUStack
 from rollout.clients.gpustack_rows import Access, Model, Route, Target
@@ -61,9 +62,10 @@ class ProbeRoutes:
         self._inference_key = inference_key
 
     async def create(self, args: Mapping[str, Json]) -> dict[str, Json]:
-        """{name, deployment, principal?}: a route that only the inference key's owner may call, with that one target.
+        """{name, deployment, extra?, principal?}: a route that only the inference key's owner may call, with that one target.
 
-        `principal` is a user's id or name. Refused when the name belongs to a route that is not ours.
+        `extra` are fields of the target, such as the adapter it asks for. `principal` is a user's id or name. Refused when the name
+        belongs to a route that is not ours.
         """
         name, deployment = str(args["name"]), str(args["deployment"])
         user = await owner_of(self._client, args.get("principal"), self._inference_key)
@@ -78,7 +80,7 @@ class ProbeRoutes:
         closed = await self._hand.bring(
             End(f"access to {name}", look, lambda p: p.private_to(user), lambda p: self._client.set_private(p.found.id, [user]))
         )
-        aimed = await self._hand.bring(_aim(self._client, name, model, look))
+        aimed = await self._hand.bring(_aim(self._client, name, model, args.get("extra") or {}, look))
         return {
             "already": born.already and closed.already and aimed.already,
             "seconds": round(born.seconds + closed.seconds + aimed.seconds, 4),
@@ -119,13 +121,15 @@ class ProbeRoutes:
         return ProbeRoute(route, tuple(targets.result()), access.result())
 
 
-def _aim(client: GPUStack, name: str, model: Model, look: Callable[[], Awaitable[ProbeRoute]]) -> End[ProbeRoute]:
+def _aim(
+    client: GPUStack, name: str, model: Model, extra: Mapping[str, Json], look: Callable[[], Awaitable[ProbeRoute]]
+) -> End[ProbeRoute]:
     """The route's one target. It becomes active as soon as the deployment runs; until then there is nothing to wait for."""
 
     async def write(seen: ProbeRoute) -> None:
         if seen.access is None or seen.access.access_policy != PRIVATE:
             raise Refused(f"{name} is no longer private: it gets no target.")
-        body = [{"model_id": model.id, "weight": PROBE_WEIGHT}]
+        body = [body_of(model.id, PROBE_WEIGHT, extra)]
         await client.put_route(seen.found.id, {"name": name, "targets": body})
 
     def settled(seen: ProbeRoute) -> bool:

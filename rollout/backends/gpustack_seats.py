@@ -36,8 +36,8 @@ class Seats:
 
     @property
     def others_serve(self) -> bool:
-        """Another target takes requests; a fallback only takes errors."""
-        return any(t.state == "active" and not t.fallback_status_codes for t in self.others)
+        """Another target takes requests; a fallback only takes errors, and a provider takes none while the gateway is off."""
+        return any(t.state == "active" and t.model_id is not None and not t.fallback_status_codes for t in self.others)
 
 
 Look = Callable[[], Awaitable[Seats]]

@@ -11,7 +11,7 @@ from typing import Any
 
 from rollout.backends.gpustack_hand import Brought, End, Hand
 from rollout.backends.gpustack_seats import Seats, named, same_siblings, seats_of
-from rollout.backends.gpustack_views import OWNED, extra_of
+from rollout.backends.gpustack_views import OWNED, body_of, extra_of
 from rollout.clients.gpustack import GPUStack
 from rollout.clients.gpustack_rows import Target
 from rollout.errors import BadAnswer, Refused
@@ -121,8 +121,8 @@ class Targets:
         return brought.receipt(id=ids[0] if ids else None, **({"active": brought.settled} if active else {}))
 
     async def _append(self, seen: Seats, weight: int, extra: Mapping[str, Json]) -> None:
-        kept = [{"id": t.id, **_body(t.model_id, t.weight, extra_of(t))} for t in seen.targets]
-        new = _body(seen.model_id, weight, {k: v for k, v in extra.items() if k not in OWNED and v is not None})
+        kept = [{"id": t.id, **body_of(t.model_id, t.weight, extra_of(t))} for t in seen.targets]
+        new = body_of(seen.model_id, weight, {k: v for k, v in extra.items() if k not in OWNED and v is not None})
         await self._client.put_route(seen.route.id, {"name": seen.route.name, "targets": [*kept, new]})
 
     async def _reweight(self, seen: Seats, weight: int) -> None:
@@ -135,11 +135,7 @@ class Targets:
                 hint="Use `twin`.",
             )
         target = seen.mine[0]
-        await self._client.put_target(target.id, _body(target.model_id, weight, extra_of(target)))
-
-
-def _body(model_id: int | None, weight: int, extra: Mapping[str, Json]) -> dict[str, Json]:
-    return {**({} if model_id is None else {"model_id": model_id}), "weight": weight, **extra}
+        await self._client.put_target(target.id, body_of(target.model_id, weight, extra_of(target)))
 
 
 def _weights(seen: Seats) -> list[int]:

@@ -23,6 +23,11 @@ def extra_of(target: Target) -> dict[str, Json]:
     return {key: value for key, value in sorted(target.raw.items()) if key not in OWNED and value is not None}
 
 
+def body_of(model_id: int | None, weight: int, extra: Mapping[str, Json]) -> dict[str, Json]:
+    """A target as a write sends it: whole, since what is left out may be lost."""
+    return {**({} if model_id is None else {"model_id": model_id}), "weight": weight, **extra}
+
+
 def target_view(target: Target, names: Mapping[int, str]) -> TargetView:
     """`names`: deployment id -> name; a target of an unknown deployment has none."""
     name = names.get(target.model_id) if target.model_id is not None else None

@@ -13,7 +13,21 @@ from typing import Any, Self, TypeVar
 from pydantic import TypeAdapter
 
 from rollout.clients.errors import Call, HttpBadAnswer
-from rollout.clients.gpustack_rows import Access, ApiKey, Instance, Model, ModelFile, Page, Route, Row, Target, User, Version, Worker
+from rollout.clients.gpustack_rows import (
+    Access,
+    ApiKey,
+    Instance,
+    Model,
+    ModelFile,
+    Organization,
+    Page,
+    Route,
+    Row,
+    Target,
+    User,
+    Version,
+    Worker,
+)
 from rollout.clients.http import Http, typed
 
 Json = Any
@@ -63,6 +77,15 @@ class GPUStack:
     async def routes(self) -> list[Route]:
         """All routes. The server's `name` filter also shows deleted rows, so it is not used."""
         return await self._list(ROUTES, Route)
+
+    async def route(self, route_id: int) -> Route:
+        """One route in detail: the lists leave its plugins out."""
+        call = Call("GET", f"{ROUTES}/{route_id}")
+        return typed(TypeAdapter(Route), await self._http.get(call.path), call)
+
+    async def organizations(self) -> list[Organization]:
+        """All organisations; administrators only. Servers before 2.2 have none and answer 404, which is Refused."""
+        return await self._list("/v2/organizations", Organization)
 
     async def targets(self, route_id: int | None = None) -> list[Target]:
         """All targets, or those of one route."""

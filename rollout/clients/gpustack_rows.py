@@ -146,6 +146,16 @@ class Route(Row):
     access_policy: str | None = None
     created_model_id: Count | None = None
     lb_mode: str | None = None
+    owner_principal_id: int | None = None
+    plugins: dict[str, Json] | None = None
+    """only in the detail of one route"""
+
+
+class Organization(Row):
+    """`/v2/organizations`: who may own routes and deployments; `is_platform` is the one that owns what nobody else does."""
+
+    name: str | None = None
+    is_platform: bool = False
 
 
 class Target(Row):

@@ -9,13 +9,14 @@ World effects (carried out by a `Backend`)
   delete_deployment  {name}                                         none exists
   scale              {name, replicas}                               the deployment wants that many replicas
   delete_file        {id, worker, source, paths}                    no row of that id: the worker deletes the paths
-  create_probe_route {name, deployment, principal?}                 a private route with that one target exists
+  create_probe_route {name, deployment, extra?, principal?}         a private route with that one target exists
   delete_probe_route {name}                                         none exists
   join               {route, deployment, weight, extra?}            the route has a target for the deployment, with the weight
   set_weight         {route, deployment, weight}                    the target has the weight
   leave              {route, deployment}                            the route has no target for the deployment
   refresh            {route}                                        the server's route cache was dropped (not visible: never "satisfied")
   twin               {route, deployment, weight}                    its only target has the weight (joined anew, old one left)
+  reweigh            {route, weights}                               these targets (by name) have these weights, written in one call
 
 Measurements (carried out by a `Measurer`; results are facts, nothing is configured)
   probe              {model, n}                                     one-token requests, answered as they must be
@@ -33,7 +34,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from rollout.domain.world import World
+from rollout.domain.world import World, named
 
 Json = Any
 MARKER_KEY = "rollout"
@@ -98,6 +99,11 @@ def _has_weight(args: Mapping[str, Json], world: World) -> bool:
     return weights == [args["weight"]]
 
 
+def _reweighed(args: Mapping[str, Json], world: World) -> bool:
+    found = {named(t): t.weight for t in world.route.targets} if world.route else {}
+    return all(found.get(name) == weight for name, weight in args["weights"].items())
+
+
 def _left(args: Mapping[str, Json], world: World) -> bool:
     return world.route is None or world.route.target_of(args["deployment"]) is None
 
@@ -115,10 +121,11 @@ WRITES: dict[str, Callable[[Mapping[str, Json], World], bool]] = {
     "set_weight": _has_weight,
     "twin": _has_weight,
     "leave": _left,
+    "reweigh": _reweighed,
     "refresh": lambda _args, _world: False,
 }
 
-LINGERING = frozenset({"mark_route", "create_deployment", "create_probe_route", "join", "set_weight", "twin", "leave", "scale"})
+LINGERING = frozenset({"mark_route", "create_deployment", "create_probe_route", "join", "set_weight", "twin", "leave", "scale", "reweigh"})
 """writes that would undo an undo when they land after it: a server carries out what it accepted, also when nobody waits any more"""
 
 MEASURES = frozenset({"probe", "warm_up", "verify_share", "probe_pairs", "probe_key", "stage_cell"})

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from rollout.domain.effects import MARKER_KEY, Effect
-from rollout.domain.receipts import Pair, Receipts, named
+from rollout.domain.receipts import Pair, Receipts
 from rollout.domain.state import RolloutState
-from rollout.domain.world import RouteView, World
+from rollout.domain.world import RouteView, World, named
 
 Json = Any
 
@@ -31,6 +31,8 @@ def expected_after(effect: Effect, expected: Mapping[str, int]) -> dict[str, int
     match effect.verb:
         case "join" | "set_weight" | "twin":
             after[effect.args["deployment"]] = effect.args["weight"]
+        case "reweigh":
+            after |= effect.args["weights"]
         case "leave":
             after.pop(effect.args["deployment"], None)
     return after

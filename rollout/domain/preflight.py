@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from rollout.domain import credentials
+from rollout.domain import credentials, route_checks
 from rollout.domain.health import marker_of, serving
 from rollout.domain.ladder import shares_of
+from rollout.domain.shapes import Balance, balance_of, conversion
 from rollout.domain.weights import expressible, nearest, scale_for
 from rollout.domain.world import World
 from rollout.plan.model import Plan, Unit
@@ -34,21 +35,6 @@ def _unit(plan: Plan, _world: World) -> Iterator[str]:
         yield f"change unit `{plan.change.unit}` changes a host: this release does not carry that out; upgrade it by hand under maintenance"
 
 
-def _route(plan: Plan, world: World) -> Iterator[str]:
-    route = world.route
-    if route is None:
-        yield f"route `{plan.route.name}` does not exist on the server: create it, or correct `route.name`"
-        return
-    if route.lb_mode not in ("weighted", None):
-        yield f"route `{route.name}` balances by `{route.lb_mode}`, not by weight: a share cannot be set; make it a weighted route first"
-    names = [t.deployment for t in route.targets]
-    for name in {n for n in names if names.count(n) > 1}:
-        yield f"route `{route.name}` has two targets for `{name}`: remove one"
-    for target in route.targets:
-        if not target.active:
-            yield f"target `{target.deployment}` of route `{route.name}` is {target.state}: bring it back or remove it first"
-
-
 def _stable(plan: Plan, world: World) -> Iterator[str]:
     for item in plan.stable:
         target = world.route.target_of(item.deployment) if world.route else None
@@ -65,15 +51,14 @@ def _ladder(plan: Plan, world: World) -> Iterator[str]:
     if world.route is None or plan.stable[0].deployment not in world.deployments:
         return
     shares = shares_of(plan, world) if plan.ladder == "auto" else tuple(percent / 100 for percent in plan.ladder)
-    siblings = len(world.route.targets) > 1
+    siblings, converted = len(world.route.targets) > 1, conversion(plan, world)
     for item in plan.stable:
         target = world.route.target_of(item.deployment)
-        if target is None:
-            continue
-        if target.weight <= 0:
-            yield f"target `{item.deployment}` has weight 0 (a uniform split): give it a positive weight, such as 100"
-            continue
-        yield from _rungs(shares, item.deployment, target.weight, siblings=siblings)
+        weight = converted.get(item.deployment, target.weight) if target else 0
+        if weight > 0:
+            yield from _rungs(shares, item.deployment, weight, siblings=siblings)
+        elif target is not None and balance_of(world.route) is Balance.WEIGHTED and not target.fallback:
+            yield f"stable target `{item.deployment}` has weight 0 beside others: it serves nobody; name a target that does"
 
 
 def _rungs(shares: Sequence[float], name: str, weight: int, *, siblings: bool) -> Iterator[str]:
@@ -105,7 +90,7 @@ def _workers(plan: Plan, world: World) -> Iterator[str]:
             yield f"memory of worker `{name}` is unknown; `guards.unknown_memory: accept` starts beside it anyway"
 
 
-CHECKS: tuple[Check, ...] = (_server, credentials.refusals, _unit, _route, _stable, _ladder, _workers)
+CHECKS: tuple[Check, ...] = (_server, credentials.refusals, _unit, route_checks.refusals, _stable, _ladder, _workers)
 
 
 def findings(plan: Plan, world: World) -> list[str]:

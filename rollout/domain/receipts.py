@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import Field
 
 from rollout.domain.state import Frozen, RolloutState
-from rollout.domain.world import RouteView, TargetView
+from rollout.domain.world import RouteView, TargetView, named
 from rollout.plan.hidden import keepable
 
 Json = Any
@@ -28,6 +28,8 @@ class TargetReceipt(Frozen):
     deployment: str
     weight: int
     extra: dict[str, Json] = Field(default_factory=dict)
+    splits: bool = True
+    """whether its weight takes part in the split"""
 
 
 class Pair(Frozen):
@@ -37,8 +39,10 @@ class Pair(Frozen):
     canary: str
     stable_probe: str
     canary_probe: str
+    adapter: str | None = None
+    """the adapter that stable's target asks for, without the deployment's name; None for the base model"""
     weight: int
-    """stable's weight as found"""
+    """stable's weight as found, or as the conversion of the route set it"""
     scaled: int
     """stable's weight during the ladder; differs only where a sole target's weight was too coarse"""
     replicas: int | None = None
@@ -57,6 +61,8 @@ class Receipts(Frozen):
     staging_probe: str
     quiet: float
     drain_deadline: float
+    converted: dict[str, int] = Field(default_factory=dict)
+    """weights that a route without weights has during the rollout; empty when it had its own"""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -74,8 +80,19 @@ class Receipts(Frozen):
         return next((t for t in self.targets if t.deployment == deployment), None)
 
     def siblings_weight(self, pair: Pair) -> int:
-        """Summed weight of all targets beside this pair. A target replaced earlier counts with its successor's weight: the same."""
-        return sum(t.weight for t in self.targets if t.deployment != pair.stable)
+        """Summed weight of all targets beside this pair that take a share. A target replaced earlier counts with its successor's
+        weight: the same."""
+        beside = [t for t in self.targets if t.deployment != pair.stable and t.splits]
+        return sum(self.converted.get(t.deployment, t.weight) for t in beside)
+
+    @property
+    def uncounted(self) -> bool:
+        """A target takes a share that no engine of ours counts: a provider behind the gateway."""
+        return any(t.splits and "provider_id" in t.extra for t in self.targets)
+
+    def asked_of(self, pair: Pair, deployment: str) -> dict[str, Json]:
+        """Fields of a target for `deployment` that make it answer what stable's target answers: the same adapter."""
+        return {"overridden_model_name": f"{deployment}:{pair.adapter}"} if pair.adapter else {}
 
 
 def spec_digest(spec: Mapping[str, Json]) -> str:
@@ -118,9 +135,9 @@ def successors(stable: Sequence[str], rollout_id: str, others: Iterable[str]) ->
     return names
 
 
-def named(target: TargetView) -> str:
-    """How a target is called in receipts and messages: its deployment, or its id where it leads elsewhere (a provider)."""
-    return target.deployment or f"target {target.id}"
+def adapter_of(target: TargetView | None, deployment: str) -> str | None:
+    """The adapter's own name in `deployment:adapter`; None for the base model."""
+    return target.adapter.removeprefix(f"{deployment}:") if target is not None and target.adapter else None
 
 
 def take(
@@ -130,11 +147,17 @@ def take(
     scaled: Mapping[str, int],
     quiet: float,
     deadline: float,
+    *,
     replicas: Mapping[str, int] | None = None,
+    gateway: bool = False,
+    converted: Mapping[str, int] | None = None,
 ) -> Receipts:
-    """The receipts for `route` as it is now. `replicas`: of each stable deployment."""
-    targets = tuple(TargetReceipt(deployment=named(t), weight=t.weight, extra=dict(t.extra)) for t in route.targets)
-    weights = {t.deployment: t.weight for t in targets}
+    """The receipts for `route` as it is now. `replicas`: of each stable deployment. `converted`: the weights a route without any gets for
+    the rollout."""
+    targets = tuple(
+        TargetReceipt(deployment=named(t), weight=t.weight, extra=dict(t.extra), splits=t.splits(gateway=gateway)) for t in route.targets
+    )
+    weights = {t.deployment: t.weight for t in targets} | dict(converted or {})
     tag = short(rollout_id)
     canaries = successors(stable, rollout_id, weights)
     pairs = tuple(
@@ -143,6 +166,7 @@ def take(
             canary=canaries[name],
             stable_probe=f"probe-{tag}-{n}-stable",
             canary_probe=f"probe-{tag}-{n}-canary",
+            adapter=adapter_of(route.target_of(name), name),
             weight=weights[name],
             scaled=scaled.get(name, weights[name]),
             replicas=(replicas or {}).get(name),
@@ -159,6 +183,7 @@ def take(
         staging_probe=f"probe-{tag}-staging",
         quiet=quiet,
         drain_deadline=deadline,
+        converted=dict(converted or {}),
     )
 
 

@@ -34,7 +34,7 @@ def bring_up(ctx: Ctx, name: str, probe_route: str, key: str, within: float) -> 
         return HoldOn("memory", unknown)
     route = ctx.world.probe_routes.get(probe_route)
     if route is None or route.target_of(name) is None:
-        return act("create_probe_route", f"private route {probe_route} to {name}", f"{key}.routed", name=probe_route, deployment=name)
+        return private_route(ctx, probe_route, name, f"private route {probe_route} to {name}", f"{key}.routed")
     return route_active(ctx, probe_route) or _answers(ctx, probe_route, view.name, key, waited, within)
 
 
@@ -76,6 +76,12 @@ def _silent(ctx: Ctx, name: str, key: str, waited: float, within: float) -> Deci
 
 def _ask(probe_route: str, name: str, key: str) -> Decision:
     return act("probe", f"does {name} answer through its private route?", f"{key}.answered", model=probe_route, n=READY_PROBES)
+
+
+def private_route(ctx: Ctx, probe_route: str, name: str, why: str, fact: str | None = None) -> Decision:
+    """A private route to the deployment `name`; it asks for the same adapter as stable's target in the production route."""
+    asked = ctx.receipts.asked_of(ctx.pair, name)
+    return act("create_probe_route", why, fact, name=probe_route, deployment=name, **({"extra": asked} if asked else {}))
 
 
 def route_active(ctx: Ctx, probe_route: str) -> Decision | None:

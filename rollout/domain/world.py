@@ -30,6 +30,25 @@ class TargetView:
     def active(self) -> bool:
         return self.state == "active"
 
+    @property
+    def provider(self) -> bool:
+        """It leads to a model of somebody else's service, not to a deployment."""
+        return self.model_id is None
+
+    @property
+    def fallback(self) -> bool:
+        """It is there for the errors of the others."""
+        return bool(self.extra.get("fallback_status_codes"))
+
+    @property
+    def adapter(self) -> str | None:
+        """`base:lora` when requests are for an adapter of the deployment and not for its base model."""
+        return None if self.provider else self.extra.get("overridden_model_name")
+
+    def splits(self, *, gateway: bool) -> bool:
+        """Whether its weight takes part in the split: the gateway leaves fallbacks out, the server's own proxy knows no providers."""
+        return not self.fallback if gateway else not self.provider
+
 
 @dataclass(frozen=True)
 class RouteView:
@@ -43,6 +62,12 @@ class RouteView:
     access_policy: str | None
     created_model_id: int | None = None
     ready_targets: int | None = None
+    policies: tuple[str, ...] = ()
+    """balancing policies that are switched on (`least-load`, `session-affinity`); read in a survey only"""
+    organisation: str | None = None
+    """the organisation that owns it, None for the platform's own and where nobody says; read in a survey only"""
+    namesakes: int = 0
+    """other routes of the same name, which other organisations may have"""
 
     def target_of(self, deployment: str) -> TargetView | None:
         """The (first) target that sends to `deployment`."""
@@ -193,6 +218,8 @@ class Scope:
     """deployments whose engine counters are read"""
     files: bool = False
     """whether model files are looked at"""
+    survey: bool = False
+    """also what only matters before the start: who owns the route, and which policies it has"""
 
 
 @dataclass(frozen=True)
@@ -211,3 +238,13 @@ class World:
     """None = not looked at"""
     server_time: datetime | None = None
     """what the server's own clock said in its answers; None when they carry no date"""
+
+
+def answers_of(models: Mapping[str, int], deployment: str) -> int:
+    """How many of these answers (by the answer's `model`) the deployment gave; its adapters answer as `deployment:adapter`."""
+    return sum(n for model, n in models.items() if model == deployment or model.startswith(f"{deployment}:"))
+
+
+def named(target: TargetView) -> str:
+    """How a target is called in receipts and messages: its deployment, or its id where it leads elsewhere (a provider)."""
+    return target.deployment or f"target {target.id}"

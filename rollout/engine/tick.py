@@ -185,7 +185,7 @@ class Engine:
         facts: dict[str, Json] = {}
         if effect.fact:
             facts[effect.fact] = {"at": self.clock.now().isoformat(), **receipt}
-        if effect.verb in ("join", "set_weight", "leave", "twin") and state.fact("expected") is not None:
+        if effect.verb in ("join", "set_weight", "leave", "twin", "reweigh") and state.fact("expected") is not None:
             facts["expected"] = expected_after(effect, state.facts["expected"])
         if effect.verb == "twin":
             facts["twin_cut"] = None
@@ -303,7 +303,7 @@ def scope_of(state: RolloutState) -> Scope:
     receipts = receipts_of(state)
     if receipts is None:
         names = tuple(state.fact("names") or ())
-        return Scope(state.route, names, (), names)
+        return Scope(state.route, names, (), names, survey=True)
     return Scope(receipts.route, receipts.names, receipts.probe_names, receipts.names, files=state.step is StepName.CLEANUP)
 
 

@@ -17,7 +17,7 @@ from rollout.plan.units import format_duration
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from rollout.plan.model import ChangeUnit, Drain, Evidence, Plan, Probes, SecretRef, StableTarget, Stage, Window
+    from rollout.plan.model import ChangeUnit, Drain, Evidence, Plan, Probes, Route, SecretRef, StableTarget, Stage, Window
 
 ENV_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.:\-]*$"
@@ -136,6 +136,11 @@ def _at_most(part: BaseModel, short: str, long: str, why: str) -> Iterator[Probl
         yield Problem((long,), f"at least `{short}` ({told[short]})", told[long], why)
 
 
+def _route(route: Route) -> Iterator[Problem]:
+    if route.accept_loss and not route.convert_to_weighted:
+        yield Problem(("accept_loss",), "`convert_to_weighted: true` beside it", "none", "nothing else of a rollout may lose requests")
+
+
 def _plan(plan: Plan) -> Iterator[Problem]:
     duration = plan.window.duration
     if plan.cleanup.files == "delete" and duration is not None and duration < FILES_AFTER:
@@ -161,6 +166,7 @@ _RULES = cast(
         "Evidence": _evidence,
         "Drain": _drain,
         "Window": _window,
+        "Route": _route,
         "Plan": _plan,
     },
 )

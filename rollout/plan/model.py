@@ -200,6 +200,14 @@ class Route(Part):
     """The production route whose weight moves."""
 
     name: RouteName = Field(description="name of the route, as clients write it in `model`")
+    convert_to_weighted: bool = Field(
+        default=False,
+        strict=True,
+        description="give the targets of a route without weights one each for the rollout, in one write; given back on rollback",
+    )
+    accept_loss: bool = Field(
+        default=False, strict=True, description="accept that with the gateway off this write and its undo may lose requests"
+    )
 
 
 class Metadata(Part):

@@ -33,7 +33,17 @@ Ladders = Mapping[str, Sequence[Rung]]
 def calls(plan: Plan, receipts: Receipts, ladders: Ladders) -> list[Call]:
     """The writes of a rollout in which nothing goes wrong, from the marker to the marker's removal."""
     replaced = [call for n, pair in enumerate(receipts.pairs, 1) for call in _replace(receipts, pair, n, ladders[pair.canary])]
-    return [*_before(plan, receipts), *replaced, *_cleanup(plan, receipts)]
+    return [*_before(plan, receipts), *_converted(receipts, replaced), *_cleanup(plan, receipts)]
+
+
+def _converted(receipts: Receipts, replaced: Sequence[Call]) -> Iterator[Call]:
+    """The one write that gives a route its weights stands before the first rung, once."""
+    first = next((n for n, call in enumerate(replaced) if call.step == "canary"), 0) if receipts.converted else len(replaced)
+    yield from replaced[:first]
+    if receipts.converted:
+        told = ", ".join(f"{name} {weight}" for name, weight in receipts.converted.items())
+        yield _call("canary", None, "reweigh", f"give route {receipts.route} weights, all in one write: {told}")
+    yield from replaced[first:]
 
 
 def _before(plan: Plan, receipts: Receipts) -> Iterator[Call]:

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from rollout.analysis.config import JudgeConfig, Mode
-from rollout.domain.credentials import notes
+from rollout.domain import credentials, route_checks
 from rollout.domain.receipts import Receipts
 from rollout.domain.weights import BALANCED, Rung, load_ratio
 from rollout.domain.window import DAY, LONGEST
@@ -116,6 +116,8 @@ class DryRun(Part):
     unit: str
     refusals: tuple[str, ...]
     notes: tuple[str, ...]
+    """what is worth knowing about the route as it was found"""
+    keys: tuple[str, ...]
     """what to know about the keys: what they may do, and until when"""
     pairs: tuple[PairPlan, ...]
     evidence: Evidence | None
@@ -136,7 +138,8 @@ def dry_run(plan: Plan, world: World, refusals: Sequence[str], declared: Declare
         route=plan.route.name,
         unit=plan.change.unit.value,
         refusals=tuple(refusals),
-        notes=tuple(notes(plan, world, shortest(plan, mode, below) * len(plan.stable) + (plan.window.duration or DAY))),
+        notes=tuple(route_checks.notes(plan, world)),
+        keys=tuple(credentials.notes(plan, world, shortest(plan, mode, below) * len(plan.stable) + (plan.window.duration or DAY))),
         pairs=tuple(_pair(plan, world, declared, index) for index in range(len(declared.receipts.pairs))) if declared else (),
         evidence=_evidence(declared, judge) if declared and judge else None,
         deadlines=deadlines(plan, mode),

@@ -27,6 +27,8 @@ def screen(run: DryRun) -> RenderableType:
     if run.refusals:
         parts += [Text(""), Text(f"REFUSED: {len(run.refusals)} finding(s); nothing would be touched", style=BAD)]
         parts += [Text(f"  - {one}") for one in run.refusals]
+    if run.notes:
+        parts += [Text(""), *(Text(f"  {note}", style=CARE) for note in run.notes)]
     for number, pair in enumerate(run.pairs, 1):
         parts += [Text(""), *_pair(number, len(run.pairs), pair)]
     if run.evidence:
@@ -34,8 +36,8 @@ def screen(run: DryRun) -> RenderableType:
     if run.calls:
         parts += [Text(""), Text("deadlines", style=QUIET), _deadlines(run)]
         parts += [Text(""), Text("calls that change something, in order", style=QUIET), _calls(run)]
-    if run.notes:
-        parts += [Text(""), Text("keys", style=QUIET), *(Text(f"  {line}") for line in run.notes)]
+    if run.keys:
+        parts += [Text(""), Text("keys", style=QUIET), *(Text(f"  {line}") for line in run.keys)]
     if not run.refusals:
         parts += [Text(""), Text("ready: `rollout run` would start this; nothing was changed now", style=GOOD)]
     return Group(*parts)

@@ -93,6 +93,8 @@ def window(ctx: Ctx, rung: Rung, since: Mapping[str, Json], number: int, *, even
 
 def _share(ctx: Ctx, before: Mapping[str, EngineSample]) -> tuple[int, int] | None:
     """(canary, all) first tokens in the window; None when any side of the route cannot be counted over the same time."""
+    if ctx.receipts.uncounted:
+        return None
     counts = {}
     ats = [before[name].at for name in in_route(ctx) if name in before]
     if ats and (max(ats) - min(ats)).total_seconds() > SAME_INSTANT:

@@ -67,7 +67,8 @@ def _write(ctx: Ctx, rung: Rung) -> Decision | None:
     if canary is not None:
         return act("set_weight", f"{pair.canary} to weight {rung.weight} ({share})", f"{key}.written", **args)
     limit = {k: v for k, v in (stable.extra if stable else {}).items() if k == "max_running_requests" and v is not None}
-    return act("join", f"{pair.canary} joins weight {rung.weight} ({share})", f"{key}.written", **args, extra=limit)
+    extra = limit | ctx.receipts.asked_of(pair, pair.canary)
+    return act("join", f"{pair.canary} joins weight {rung.weight} ({share})", f"{key}.written", **args, extra=extra)
 
 
 def _activate(ctx: Ctx, rung: Rung) -> Decision | None:

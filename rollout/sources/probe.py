@@ -12,6 +12,7 @@ from contextlib import aclosing
 from typing import Any
 
 from rollout.clock import Clock
+from rollout.domain.world import answers_of
 from rollout.errors import UsageError
 from rollout.sources.answers import Answer
 from rollout.sources.chat import Chat
@@ -89,7 +90,7 @@ class Prober:
         async with aclosing(self._one_token("verify_share", args["model"], args.get("limit", 200), more)) as given:
             async for answer in given:
                 # Who served is known from the first event, also when the answer broke off after it.
-                test.add(None if answer.model is None else answer.model == wanted)
+                test.add(None if answer.model is None else answers_of({answer.model: 1}, wanted) > 0)
         answered = test.hits + test.misses
         return {"moved": test.moved, "n": answered, "hits": test.hits, "failed": test.failed, "llr": test.llr}
 

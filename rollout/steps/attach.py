@@ -7,8 +7,9 @@ from rollout.domain.decision import Advance, Decision, HoldOn
 from rollout.domain.draining import wait_empty
 from rollout.domain.health import siblings_lost
 from rollout.domain.receipts import Pair, receipts_of
-from rollout.domain.serve import bring_up, route_active, take_down, warm_up
+from rollout.domain.serve import bring_up, private_route, route_active, take_down, warm_up
 from rollout.domain.state import StepName
+from rollout.domain.world import answers_of
 
 DARK_PROBES = 20
 
@@ -24,7 +25,7 @@ def _stable_probe(ctx: Ctx, pair: Pair) -> Decision | None:
     route = ctx.world.probe_routes.get(pair.stable_probe)
     if route is None or route.target_of(pair.stable) is None:
         why = f"private route {pair.stable_probe} to {pair.stable}, for paired probes"
-        return act("create_probe_route", why, None, name=pair.stable_probe, deployment=pair.stable)
+        return private_route(ctx, pair.stable_probe, pair.stable, why)
     return route_active(ctx, pair.stable_probe)
 
 
@@ -50,7 +51,7 @@ def _dark(ctx: Ctx, pair: Pair) -> Decision:
     seen = ctx.state.fact(ctx.key("dark"))
     if seen is None:
         return act("probe", "prove dark: who answers on the production route?", ctx.key("dark"), model=ctx.receipts.route, n=DARK_PROBES)
-    if pair.canary in seen.get("models", {}):
+    if answers_of(seen.get("models", {}), pair.canary):
         return HoldOn("drift", f"{pair.canary} answered on the production route while it should be dark", clears=(ctx.key("dark"),))
     if seen.get("ok", 0) < seen.get("n", 1):
         detail = f"production route answered {seen.get('ok')} of {seen.get('n')} probes: {seen.get('errors')}"

@@ -7,7 +7,9 @@ from rollout.domain.decision import Advance, Decision, Halt, HoldOn, Record
 from rollout.domain.health import serving
 from rollout.domain.receipts import Pair, Receipts, receipts_of
 from rollout.domain.state import StepName
+from rollout.domain.world import answers_of
 from rollout.rung.climb import climb
+from rollout.rung.convert import convert, unconvert
 
 ABSENCE_PROBES = 20
 PROVE_WITHIN = 60.0
@@ -15,7 +17,10 @@ PROVE_WITHIN = 60.0
 
 
 def decide(ctx: Ctx) -> Decision:
-    """Climb the first rung, then go on to the others."""
+    """A route without weights gets them; then climb the first rung, then go on to the others."""
+    converted = convert(ctx)
+    if converted is not None:
+        return converted
     ladder = ctx.ladder(ctx.pair)
     below = [r for r in ladder if not r.full]
     held = f"first rung held: {below[0].pair_share:.2%} of the pair"
@@ -34,7 +39,7 @@ def undo(ctx: Ctx) -> Decision | None:
     present = [p for p in receipts.pairs if route.target_of(p.canary) is not None]
     if present:
         return _leave(ctx, receipts, present[-1])
-    return _prove(ctx, receipts) or _weights(ctx, receipts)
+    return _prove(ctx, receipts) or _weights(ctx, receipts) or unconvert(ctx, receipts)
 
 
 def _leave(ctx: Ctx, receipts: Receipts, pair: Pair) -> Decision:
@@ -55,7 +60,7 @@ def _prove(ctx: Ctx, receipts: Receipts) -> Decision | None:
     seen = ctx.state.fact("undo.verified")
     if seen is None:
         return act("probe", "own requests: is the canary's share 0?", "undo.verified", model=receipts.route, n=ABSENCE_PROBES)
-    hits = sum(n for name, n in seen.get("models", {}).items() if name in canaries)
+    hits = sum(answers_of(seen.get("models", {}), name) for name in canaries)
     if hits == 0 and seen.get("ok", 0) > 0:
         return Record({"undo.proved": {"at": ctx.now.isoformat(), **seen}}, f"0 of {seen.get('n')} own requests reached the canary")
     tried = ctx.since(ctx.at("undo.left"))
@@ -74,7 +79,7 @@ def _prove(ctx: Ctx, receipts: Receipts) -> Decision | None:
 def _weights(ctx: Ctx, receipts: Receipts) -> Decision | None:
     """Stable's weight as it was found, where the ladder needed a finer one (only ever done to a sole target)."""
     route = ctx.world.route
-    for pair in receipts.pairs:
+    for pair in receipts.pairs if not receipts.converted else ():
         mine = [t for t in route.targets if t.deployment == pair.stable] if route else []
         alone = route is not None and len(mine) == len(route.targets)
         if mine and not alone and (len(mine) > 1 or mine[0].weight != pair.weight):

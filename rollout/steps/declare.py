@@ -15,6 +15,7 @@ from rollout.domain.health import is_ours, marker_of
 from rollout.domain.ladder import mode_of, shares_of
 from rollout.domain.preflight import findings, holder
 from rollout.domain.receipts import Receipts, marker, receipts_of, spec_digest, take
+from rollout.domain.shapes import conversion, gateway_on
 from rollout.domain.state import Phase, StepName
 from rollout.domain.weights import scale_for
 from rollout.errors import ExitCode, PlanError
@@ -70,10 +71,14 @@ def declaration(ctx: Ctx) -> dict[str, Json]:
     (mode, rate), shares = mode_of(plan, world), shares_of(plan, world)
     siblings = len(world.route.targets) > 1
     names = tuple(item.deployment for item in plan.stable)
-    weights = {t.deployment: t.weight for t in world.route.targets if t.deployment in names}
+    converted = conversion(plan, world)
+    weights = {t.deployment: converted.get(t.deployment, t.weight) for t in world.route.targets if t.deployment in names}
     scaled = {n: scale_for(w, shares) or w for n, w in weights.items() if n is not None and not siblings}
     replicas = {name: world.deployments[name].replicas for name in names}
-    receipts = take(ctx.state.id, world.route, names, scaled, plan.drain.quiet, plan.drain.deadline, replicas)
+    gateway, drain = gateway_on(plan), plan.drain
+    receipts = take(
+        ctx.state.id, world.route, names, scaled, drain.quiet, drain.deadline, replicas=replicas, gateway=gateway, converted=converted
+    )
     specs, diff = _specs(ctx, receipts)
     return {
         "receipts": receipts.model_dump(mode="json"),

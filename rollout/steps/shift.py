@@ -9,6 +9,7 @@ from rollout.domain.parking import come_back, impossible
 from rollout.domain.receipts import Pair, Receipts, receipts_of
 from rollout.domain.serve import route_active
 from rollout.domain.state import StepName
+from rollout.domain.world import answers_of
 from rollout.rung.climb import climb
 from rollout.rung.write import ACTIVE_WITHIN, capacity_gate
 
@@ -56,7 +57,7 @@ def _absent(ctx: Ctx, pair: Pair) -> Decision | None:
     seen = ctx.state.fact(key)
     if seen is None:
         return act("probe", f"own requests: does {pair.stable} still answer?", key, model=ctx.receipts.route, n=ABSENCE_PROBES)
-    hits = seen.get("models", {}).get(pair.stable, 0)
+    hits = answers_of(seen.get("models", {}), pair.stable)
     if hits == 0 and 2 * seen.get("ok", 0) >= seen.get("n", 1):
         return None
     if hits and ctx.state.fact(ctx.key("again")) is None:

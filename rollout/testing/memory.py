@@ -30,6 +30,7 @@ from rollout.domain.world import (
 from rollout.errors import Refused
 
 Json = Any
+MIX = "either every target of a route carries a positive weight or none may"
 EDGES = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0)
 
 
@@ -82,6 +83,14 @@ class Route:
     targets: list[Target]
     meta: dict[str, Json] = field(default_factory=dict)
     policy: str = "authed"
+    policies: tuple[str, ...] = ()
+    """balancing policies, which choose while no target has a weight"""
+
+    @property
+    def mode(self) -> str | None:
+        if any(t.weight for t in self.targets):
+            return "weighted" if all(t.weight for t in self.targets) else "invalid"
+        return "scoring" if self.policies else None
 
 
 @dataclass
@@ -205,7 +214,7 @@ class MemoryPlatform:
             TargetView(t.id, self._model_id(t), t.deployment, t.weight, "active" if self.serves(t.deployment) else "unavailable", t.extra)
             for t in route.targets
         )
-        return RouteView(route.id, route.name, targets, "weighted", dict(route.meta), route.policy)
+        return RouteView(route.id, route.name, targets, route.mode, dict(route.meta), route.policy, policies=route.policies)
 
     def _model_id(self, target: Target) -> int | None:
         found = self.deployments.get(target.deployment)
@@ -320,10 +329,9 @@ class MemoryPlatform:
         return self._do_set_weight(args)
 
     def _do_set_weight(self, args: Mapping[str, Json]) -> dict[str, Json]:
-        if args["weight"] <= 0:
-            msg = "either every target of a route carries a positive weight or none may"
-            raise Refused(msg)
         route = self.routes[args["route"]]
+        if args["weight"] <= 0 or not all(t.weight for t in route.targets):
+            raise Refused(MIX)
         found = next((t for t in route.targets if t.deployment == args["deployment"]), None)
         if found is None:
             route.targets.append(Target(self._id(), args["deployment"], args["weight"], dict(args.get("extra") or {})))
@@ -335,6 +343,15 @@ class MemoryPlatform:
         route = self.routes[args["route"]]
         route.targets = [t for t in route.targets if t.deployment != args["deployment"]]
         return self._do_set_weight(args)
+
+    def _do_reweigh(self, args: Mapping[str, Json]) -> dict[str, Json]:
+        route = self.routes[args["route"]]
+        after = {t.deployment: args["weights"].get(t.deployment, t.weight) for t in route.targets}
+        if set(args["weights"]) - set(after) or (any(after.values()) and not all(after.values())):
+            raise Refused(MIX)
+        for target in route.targets:
+            target.weight = after[target.deployment]
+        return {"seconds": 0.05, "active": True}
 
     def _do_leave(self, args: Mapping[str, Json]) -> dict[str, Json]:
         route = self.routes[args["route"]]

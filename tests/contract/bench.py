@@ -34,11 +34,11 @@ class Bench:
 
         return self._with(work)
 
-    def observe(self, route: str, *deployments: str, probes: tuple[str, ...] = ()) -> World:
-        """The world of one tick."""
+    def observe(self, route: str, *deployments: str, probes: tuple[str, ...] = (), survey: bool = False) -> World:
+        """The world of one tick; with `survey` that of a rollout which has not started."""
 
         async def work(backend: GPUStackBackend) -> World:
-            return await backend.observe(Scope(route, deployments, probes))
+            return await backend.observe(Scope(route, deployments, probes, survey=survey))
 
         return self._with(work)
 
@@ -49,6 +49,14 @@ class Bench:
             return await backend.observe(Scope("no-route", deployments, files=True))
 
         return self._with(work)
+
+    def derive(self, stable: Any, change: dict[str, Any], name: str) -> dict[str, Any]:
+        """The spec of a canary."""
+
+        async def work(backend: GPUStackBackend) -> dict[str, Any]:
+            return backend.derive(stable, change, {}, name)
+
+        return dict(self._with(work))
 
     def holds(self, verb: str, **args: Any) -> bool:
         """Whether the world shows the end of an effect."""

@@ -119,15 +119,19 @@ class Case:
     home: Path
     changes: dict[str, str] = field(default_factory=dict)
     """texts of the plan and what stands there instead"""
+    deployed: Row = field(default_factory=dict)
+    """fields of stable's deployment; with `enable_model_route` its own route is the one that is rolled out"""
     store: str = "r.db"
     processes: list[subprocess.Popen[str]] = field(default_factory=list)
     since: int = 0
     """management writes that the sandbox had seen before"""
 
     def __post_init__(self) -> None:
-        self.deployment: Row = self.site.deploy(unique("old"), worker="spark-01", image_name=OLD)
+        self.deployment: Row = self.site.deploy(unique("old"), worker="spark-01", image_name=OLD, **self.deployed)
         self.stable = str(self.deployment["name"])
-        self.row: Row = self.site.new_route({self.deployment["id"]: 100}, name=unique("live"), meta={"team": "search", "tier": 2})
+        own = [row for row in self.site.get("/v2/model-routes?perPage=1000")["items"] if row["name"] == self.stable]
+        weights, meta = {self.deployment["id"]: 100}, {"team": "search", "tier": 2}
+        self.row: Row = own[0] if own else self.site.new_route(weights, name=unique("live"), meta=meta)
         self.route = str(self.row["name"])
         text = PLAN.format(route=self.route, url=self.site.described["server_url"], stable=self.stable)
         for old, new in self.changes.items():
@@ -245,13 +249,13 @@ class Case:
         """Let what hangs go on."""
         assert self.site.anonymous.post("/_fault/release").status_code == 200
 
-    def names(self) -> dict[int, str]:
+    def names(self) -> dict[int | None, str]:
         return {row["id"]: row["name"] for row in self.site.get("/v2/models?perPage=1000")["items"]}
 
     def targets(self) -> list[tuple[str, int]]:
         """(deployment, weight) of each target of the route, in order of the name."""
         names = self.names()
-        return sorted((names.get(row["model_id"], "?"), row["weight"]) for row in self.site.target_list(self.row["id"]))
+        return sorted((names.get(row.get("model_id"), "?"), row["weight"]) for row in self.site.target_list(self.row["id"]))
 
     def made(self) -> list[str]:
         """Names of deployments and private routes that this route's rollouts made and that exist now."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 from rollout.testing.gpustack.api_routes import RouteApi
@@ -10,7 +11,7 @@ from rollout.testing.gpustack.core import Core
 from rollout.testing.gpustack.errors import ApiError, invalid
 from rollout.testing.gpustack.instances_control import InstanceControl
 from rollout.testing.gpustack.routes_control import RouteControl
-from rollout.testing.gpustack.world import Row, timestamp
+from rollout.testing.gpustack.world import PLATFORM, Row, timestamp
 
 SPEC: dict[str, Any] = {
     "name": None,
@@ -40,6 +41,7 @@ SPEC: dict[str, Any] = {
     "speculative_config": None,
     "generic_proxy": False,
     "cluster_id": 1,
+    "lora_list": None,
     "access_policy": "authed",
 }
 SOURCES = ("huggingface", "model_scope", "local_path")
@@ -51,8 +53,16 @@ STATUS: dict[str, Any] = {
     "stale": None,
     "degradations": None,
     "restarting_since": None,
-    "owner_principal_id": 1,
+    "owner_principal_id": PLATFORM,
 }
+BY_DEFAULT = {
+    "least-load": {"enabled": True},
+    "session-affinity": {
+        "enabled": True,
+        "sessionKeys": [{"header": "session-id"}, {"header": "x-client-request-id"}, {"bodyKey": "prompt_cache_key"}],
+    },
+}
+"""policies of the route that a deployment with several replicas brings along"""
 
 
 class ModelApi:
@@ -94,10 +104,15 @@ class ModelApi:
     def _own_route(self, model: Row) -> None:
         """The route a deployment brings along: weight 100, or 0 with least-load and affinity when it has several replicas."""
         many = int(model["replicas"]) > 1
-        fields = {"categories": model["categories"], "created_model_id": model["id"], "_capabilities": many, "targets": 1}
+        plugins = copy.deepcopy(BY_DEFAULT) if many else {}
+        fields = {"categories": model["categories"], "created_model_id": model["id"], "_plugins": plugins, "targets": 1}
         route = self.route_api.new_route(model["name"], fields)
         target = self.route_api.targets.create(route, {"model_id": model["id"], "weight": 0 if many else 100})
         self.world.change("model-route-targets", target["id"], name=f"{model['name']}-deployment")
+        for entry in model["lora_list"] or []:
+            name = f"{model['name']}:{entry['lora_name']}"
+            child = self.route_api.new_route(name, {**fields, "_plugins": {}})
+            self.route_api.targets.create(child, {"model_id": model["id"], "weight": 100, "overridden_model_name": name})
 
     def update(self, call: Call) -> Row:
         """Fields that were sent are written; running instances are never touched by a new spec, only their number is."""
@@ -151,6 +166,11 @@ class ModelApi:
         spec = {key: value for key, value in call.body.items() if key in SPEC}
         if "replicas" in spec:
             spec["replicas"] = integer(spec["replicas"], "body.replicas", least=0)
+        for entry in spec.get("lora_list") or []:
+            short = str(entry["lora_name"]).removeprefix(f"{name}:")
+            if ":" in short:
+                raise ApiError(400, f"lora_name '{short}' must not contain ':'. Set lora_name to the bare adapter name.")
+            entry["lora_name"] = short  # shown without the deployment's name, whichever way it was sent
         return {**spec, "name": name}
 
     # --- instances

@@ -10,7 +10,7 @@ from rollout.testing.gpustack.core import Core
 from rollout.testing.gpustack.errors import ApiError, invalid
 from rollout.testing.gpustack.routes_control import RouteControl
 from rollout.testing.gpustack.targets import TargetRules
-from rollout.testing.gpustack.world import Row
+from rollout.testing.gpustack.world import PLATFORM, Row
 
 NAME = re.compile(r"^[A-Za-z](?:[A-Za-z0-9_\-.:]*[A-Za-z0-9])?$")
 BAD_NAME = (
@@ -18,6 +18,7 @@ BAD_NAME = (
     "underscores, or dots, and not end with hyphen or underscore"
 )
 POLICIES = ("public", "authed", "allowed_principals")
+POLICY_PLUGINS = ("least-load", "session-affinity", "decision-service")
 PRINCIPALS = ("user", "org", "group", "system")
 # the server's own keys inside `meta`; a client neither sees nor sets them
 OWN_META = (
@@ -36,10 +37,11 @@ class RouteApi:
     def __init__(self, core: Core, control: RouteControl, targets: TargetRules) -> None:
         self.core, self.world, self.control, self.targets = core, core.world, control, targets
 
-    def view(self, row: Row) -> Row:
-        """A route as answered: null fields left out, `lb_mode` as it was last derived."""
+    def view(self, row: Row, *, detail: bool = True) -> Row:
+        """A route as answered: null fields left out, `lb_mode` as it was last derived, plugins in the detail alone."""
         mode = row["_mode"]
-        extra = {"lb_mode": mode, "plugins": {"lb": {"mode": mode}}} if mode else {}
+        plugins = ({"lb": {"mode": mode}} if mode else {}) | row["_plugins"]
+        extra = ({"lb_mode": mode} if mode else {}) | ({"plugins": plugins} if plugins and detail else {})
         return {**without_none(row), **extra}
 
     def list_all(self, call: Call) -> dict[str, Any]:
@@ -49,22 +51,24 @@ class RouteApi:
         if call.query.get("search"):
             rows = [row for row in rows if call.query["search"] in row["name"]]
         answer = page(rows, call.query)
-        answer["items"] = [self.view(row) for row in answer["items"]]
+        answer["items"] = [self.view(row, detail=False) for row in answer["items"]]
         return answer
 
     def read(self, call: Call) -> Row:
         return self.view(find(self.world, "model-routes", call.id, f"ModelAccess with id '{call.id}' not found."))
 
     def create(self, call: Call) -> Row:
-        name = self._name(call)
-        if self.world.one("model-routes", name=name):
+        name, owner = self._name(call), call.organization or PLATFORM
+        if self.world.one("model-routes", name=name, owner_principal_id=owner):
             raise ApiError(409, f"Model route with name '{name}' already exists.")
         items = [self.targets.item(raw) for raw in call.get("targets") or []]
         for item in items:
             item.pop("id", None)
-        self.targets.check_models(items)
+        self.targets.check_models(items, owner)
         self.targets.check_weights(items)
-        route = self.new_route(name, self._fields(call))
+        access = {} if owner == PLATFORM else {"access_policy": "allowed_principals"}
+        route = self.new_route(name, {**self._fields(call), "owner_principal_id": owner, **access})
+        self._policies(route, call)
         for item in items:
             self.targets.create(route, item)
         self.world.change("model-routes", route["id"], targets=len(items))
@@ -82,8 +86,8 @@ class RouteApi:
             "targets": 0,
             "ready_targets": 0,
             "access_policy": "authed",
-            "owner_principal_id": 1,
-            "_capabilities": False,
+            "owner_principal_id": PLATFORM,
+            "_plugins": {},
             "_mode": None,
         }
         return self.world.add("model-routes", {"name": name, **defaults, **fields})
@@ -92,7 +96,7 @@ class RouteApi:
         """Without `targets` only the other fields change and the cache is dropped; with them the list is REPLACED."""
         route = find(self.world, "model-routes", call.id, f"ModelRoute with id '{call.id}' not found.")
         name = self._name(call)
-        taken = self.world.one("model-routes", name=name)
+        taken = self.world.one("model-routes", name=name, owner_principal_id=route["owner_principal_id"])
         if taken is not None and taken["id"] != call.id:
             raise ApiError(409, f"Model route with name '{name}' already exists.")
         targets = call.get("targets")
@@ -108,6 +112,7 @@ class RouteApi:
                 raise ApiError(500, f"Failed to update ModelRoute '{call.id}': {error.message}") from None
         self.core.cache.drop(route["name"])
         self.world.change("model-routes", call.id, name=name, **self._fields(call))
+        self._policies(route, call)
         self.control.sync_route(call.id)
         self.control.refresh_mode(call.id)
         return self.view(self.world.get("model-routes", call.id) or route)
@@ -181,6 +186,14 @@ class RouteApi:
         return None
 
     # --- parts of a body
+
+    def _policies(self, route: Row, call: Call) -> None:
+        """Sections that were sent replace a policy, null removes it; `lb` is the server's own."""
+        for plugin, section in (call.get("plugins") or {}).items():
+            if section is None:
+                route["_plugins"].pop(plugin, None)
+            elif plugin in POLICY_PLUGINS:
+                route["_plugins"][plugin] = {"enabled": True, **section}
 
     def _name(self, call: Call) -> str:
         name = call.field("name")

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from rollout.clock import SystemClock
 from rollout.testing.gpustack.errors import ApiError, invalid
-from rollout.testing.gpustack.world import Row, World
+from rollout.testing.gpustack.world import PLATFORM, Row, World
 
 SCOPES = ("*", "management", "inference")
 
@@ -109,8 +109,12 @@ class Auth:
             raise ApiError(403, f"API key does not have permission to access {scope} features")
 
     def visible_names(self, caller: Caller) -> set[str]:
-        """Route names this caller may use: an admin sees all, others what the access policy gives them; then the key's list."""
-        names = {route["name"] for route in self.world.where("model-routes") if caller.is_admin or self._may_use(caller.user, route)}
+        """Route names this caller may use: an admin sees all, others what the access policy gives them; then the key's list.
+
+        A bare name is the platform's: routes of other organisations answer to `organisation/name`, which is not played here.
+        """
+        own = self.world.where("model-routes", owner_principal_id=PLATFORM)
+        names = {route["name"] for route in own if caller.is_admin or self._may_use(caller.user, route)}
         limit = caller.model_names()
         return names if limit is None else names & limit
 

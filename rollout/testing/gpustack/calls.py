@@ -21,6 +21,8 @@ class Call:
     query: Mapping[str, str]
     body: Any
     caller: Caller
+    organization: int | None = None
+    """the organisation an administrator acts as, from `X-Organization-Id`"""
 
     @property
     def id(self) -> int:

@@ -72,7 +72,8 @@ class Gate:
             if request.method in ("POST", "PUT") and raw:
                 raise ApiError(422, "1 validation errors:\n  JSON decode error\n")
             body = {}
-        return Call(request.match_info, request.query, body, caller)
+        acting = request.headers.get("X-Organization-Id")
+        return Call(request.match_info, request.query, body, caller, int(acting) if acting else None)
 
     async def _sick(self, fault: Fault, request: web.Request, raw: bytes, handler: Handler) -> web.Response | None:
         """The answer under a fault; None closes the connection."""

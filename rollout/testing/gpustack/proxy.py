@@ -58,7 +58,9 @@ class Proxy:
         model, route = self.world.get("models", choice.model_id), self.world.one("model-routes", name=name)
         if model is None or route is None:
             raise ApiError(404, "Model not found")
-        body["model"] = model["name"]
+        if choice.adapter and choice.adapter not in [f"{model['name']}:{entry['lora_name']}" for entry in model["lora_list"] or []]:
+            raise ApiError(503, f"No running instances with LoRA '{choice.adapter}' mounted.")
+        body["model"] = choice.adapter or model["name"]
         path = request.path.replace("/v1-openai/", "/v1/", 1)
         upstream = asyncio.ensure_future(self._ask(instance, path, body))
         if body.get("stream"):

@@ -54,7 +54,8 @@ class RouteControl:
         if target is None:
             return
         model = self.world.get("models", target["model_id"])
-        state = "active" if model is not None and model["state"] == "running" else "unavailable"
+        runs = target["provider_id"] is not None or (model is not None and model["state"] == "running")
+        state = "active" if runs else "unavailable"
         self.world.change("model-route-targets", target_id, state=state)
         self.sync_route(target["route_id"])
 
@@ -119,6 +120,7 @@ class RouteControl:
         targets = [t for t in self.world.where("model-route-targets", route_id=route_id) if not t["fallback_status_codes"]]
         weighted = sum(target["weight"] > 0 for target in targets)
         mode = None
-        if targets and (weighted or route["_capabilities"]):
+        policies = any(section.get("enabled", True) for section in route["_plugins"].values())
+        if targets and (weighted or policies):
             mode = "scoring" if weighted == 0 else "weighted" if weighted == len(targets) else "invalid"
         route["_mode"] = mode

@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 
 from rollout.testing.gpustack.timing import Timing
-from rollout.testing.gpustack.world import Row, World
+from rollout.testing.gpustack.world import PLATFORM, Row, World
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,8 @@ class Choice:
 
     model_id: int
     weight: int
+    adapter: str | None = None
+    """`base:lora` that the engine is asked for instead of its base model"""
 
 
 class RouteCache:
@@ -39,8 +41,10 @@ class RouteCache:
         entry = self._entries.get(name)
         if entry is not None and entry[0] > time.monotonic():
             return entry[1]
+        others = {route["id"] for route in self.world.where("model-routes", name=name) if route["owner_principal_id"] != PLATFORM}
         rows = self.world.where("model-route-targets", route_name=name, state="active")
-        fresh = [Choice(row["model_id"], row["weight"]) for row in rows if row["model_id"] is not None]
+        own = [row for row in rows if row["model_id"] is not None and row.get("route_id") not in others]
+        fresh = [Choice(row["model_id"], row["weight"], row.get("overridden_model_name")) for row in own]
         self._entries[name] = (time.monotonic() + self.timing.of("cache_ttl"), fresh)
         return fresh
 

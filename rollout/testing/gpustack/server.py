@@ -14,6 +14,7 @@ from aiohttp import web
 
 from rollout.testing.gpustack.api_admin import AdminApi
 from rollout.testing.gpustack.api_models import ModelApi
+from rollout.testing.gpustack.api_owners import OwnersApi
 from rollout.testing.gpustack.api_routes import RouteApi
 from rollout.testing.gpustack.auth import Auth
 from rollout.testing.gpustack.core import Core
@@ -52,6 +53,7 @@ class FakeGPUStack:
         self.targets = TargetRules(self.core, self.routes)
         self.route_api = RouteApi(self.core, self.routes, self.targets)
         self.model_api = ModelApi(self.core, self.instances, self.routes, self.route_api)
+        self.owners = OwnersApi(self.core, self.routes)
         self.admin_api = AdminApi(self.core, self.auth, self.workers, self.instances)
         self.proxy = Proxy(self.core, self.auth, self.usage)
         self.gate = Gate(self.core, self.auth, self.faults, Undo(self.core, self.instances, self.routes), self.style)
@@ -106,7 +108,7 @@ class FakeGPUStack:
 
     def _table(self) -> list[tuple[str, str, Handler]]:
         """Every management call, one line each."""
-        routes, targets, models, admin = self.route_api, self.targets, self.model_api, self.admin_api
+        routes, targets, models, admin, owners = self.route_api, self.targets, self.model_api, self.admin_api, self.owners
         return [
             ("GET", "model-routes", routes.list_all),
             ("POST", "model-routes", routes.create),
@@ -148,6 +150,12 @@ class FakeGPUStack:
             ("GET", "users", admin.list_users),
             ("POST", "users", admin.create_user),
             ("DELETE", "users/{id}", admin.delete_user),
+            ("GET", "organizations", owners.list_organizations),
+            ("POST", "organizations", owners.create_organization),
+            ("DELETE", "organizations/{id}", owners.delete_organization),
+            ("GET", "model-providers", owners.list_providers),
+            ("POST", "model-providers", owners.create_provider),
+            ("DELETE", "model-providers/{id}", owners.delete_provider),
             ("GET", "dashboard", admin.dashboard),
             ("GET", "dashboard/usage", self.usage.per_day),
             ("GET", "usage/summary", self.usage.summary),

@@ -37,21 +37,52 @@ class TargetRules:
             item["id"] = integer(item["id"], "body.id")
         else:
             item.pop("id", None)
-        if item.get("model_id") is None and item.get("provider_id") is None:
-            raise invalid("body: Value error, Either provider_id or model_id must be provided.")
-        item["model_id"] = integer(item.get("model_id"), "body.model_id")
+        self._check_kind(item)
+        limit = item.get("max_running_requests")
+        if limit is not None:
+            item["max_running_requests"] = integer(limit, "body.max_running_requests", least=0)
         for code in item.get("fallback_status_codes") or []:
             if code not in ("4xx", "5xx"):
                 raise invalid(f"body: Value error, Invalid fallback status code: {code}")
         return item
 
-    def check_models(self, items: list[dict[str, Any]]) -> None:
-        """At most one fallback (422); every model exists (404)."""
+    @staticmethod
+    def _check_kind(item: dict[str, Any]) -> None:
+        """A deployment or a provider, never both; each with the name that it may override."""
+        for key in ("model_id", "provider_id"):
+            if item.get(key) is not None:
+                item[key] = integer(item[key], f"body.{key}")
+        model, provider, name = item.get("model_id"), item.get("provider_id"), item.get("overridden_model_name")
+        if (model is None) == (provider is None):
+            which = "Either provider_id or model_id must" if model is None else "Only one of provider_id or model_id can"
+            raise invalid(f"body: Value error, {which} be provided.")
+        if provider is not None and not (name or "").strip():
+            raise invalid("body: Value error, overridden_model_name must be provided when provider_id is set.")
+        if model is not None and name is not None and ":" not in name:
+            raise invalid(
+                "body: Value error, overridden_model_name for a local-model target must be of the form '<base_model_name>:<lora_name>'."
+            )
+
+    def check_models(self, items: list[dict[str, Any]], owner: int) -> None:
+        """At most one fallback (422); every model and provider exists (404), and belongs to the route's owner (422)."""
         if sum(bool(item.get("fallback_status_codes")) for item in items) > 1:
             raise invalid("Only one target can be set as fallback for status codes.")
         for item in items:
-            if self.world.get("models", item["model_id"]) is None:
-                raise ApiError(404, f"Model with id '{item['model_id']}' not found.")
+            kind, key, what = ("models", "model_id", "Model")
+            if item.get("provider_id") is not None:
+                kind, key, what = ("model-providers", "provider_id", "ModelProvider")
+            row = self.world.get(kind, item[key])
+            if row is None:
+                raise ApiError(404, f"{what} with id '{item[key]}' not found.")
+            if row["owner_principal_id"] != owner:
+                raise invalid(
+                    f"{what} {item[key]} belongs to principal {row['owner_principal_id']}; a route owned by principal {owner} may only "
+                    "target resources in the same Org. Cross-Org sharing must be done by exposing this Org's own route (via access "
+                    "policy), not by retargeting across Orgs."
+                )
+            name = item.get("overridden_model_name")
+            if kind == "model-providers" and name is not None and name not in [model["name"] for model in row["models"]]:
+                raise invalid(f"overridden_model_name '{name}' is not supported by provider '{row['name']}'. Supported models: ")
 
     @staticmethod
     def check_weights(rows: list[dict[str, Any]]) -> None:
@@ -72,8 +103,10 @@ class TargetRules:
             "fallback_status_codes": None,
             "max_running_requests": None,
         }
-        fixed = {"name": f"{route_name}-{secrets.token_hex(5)}", "route_name": route_name, "route_id": route["id"], "state": "unavailable"}
-        row = self.world.add("model-route-targets", {**fixed, **defaults, **{k: v for k, v in item.items() if k != "id"}})
+        state = "active" if item.get("provider_id") is not None else "unavailable"
+        fixed = {"name": f"{route_name}-{secrets.token_hex(5)}", "route_name": route_name, "route_id": route["id"], "state": state}
+        values = {k: v for k, v in item.items() if k != "id"}
+        row = self.world.add("model-route-targets", {"model_id": None, **fixed, **defaults, **values})
         self.control.target_created(row)
         return row
 
@@ -83,7 +116,7 @@ class TargetRules:
         unknown = [item["id"] for item in items if "id" in item and item["id"] not in existing]
         if unknown:
             raise ApiError(404, f"ModelRouteTargets with ids '{', '.join(map(str, unknown))}' not found.")
-        self.check_models(items)
+        self.check_models(items, route["owner_principal_id"])
         self.check_weights([{**existing.get(item.get("id", 0), {}), **item} for item in items])
         kept = {item["id"] for item in items if "id" in item}
         for target_id in existing.keys() - kept:
@@ -125,7 +158,8 @@ class TargetRules:
         item = {"weight": 0, "overridden_model_name": None, "max_running_requests": None, **self.item(call.body)}
         item.pop("id", None)
         item["fallback_status_codes"] = target["fallback_status_codes"]
-        self.check_models([item])
+        route = self.world.tables["model-routes"][target["route_id"]]
+        self.check_models([item], route["owner_principal_id"])
         siblings = [row for row in self.world.where("model-route-targets", route_id=target["route_id"]) if row["id"] != target["id"]]
         self.check_weights([*siblings, {**target, **item}])
         self._update(target, item, None)

@@ -21,7 +21,11 @@ KINDS = (
     "api-keys",
     "users",
     "grants",
+    "organizations",
+    "model-providers",
 )
+PLATFORM = 1
+"""id of the organisation that owns what nobody else does"""
 CREATED, UPDATED, DELETED, HEARTBEAT = 1, 2, 3, 5
 
 

@@ -32,6 +32,7 @@ KINDS = {
     "model-instances": "instances",
     "workers": "workers",
     "model-files": "files",
+    "organizations": "organizations",
 }
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 
@@ -152,6 +153,8 @@ class Double:
         if parts[-1] == "access":
             return self._access(request.method, number or 0, body)
         handler = getattr(self, f"_{request.method.lower()}_{kind}", None)
+        if request.method == "GET" and number is not None:
+            return httpx.Response(200, json=self._shown(kind, self.tables[kind][number]))
         if request.method == "GET":
             return self._list(kind, request.url.params)
         if request.method == "DELETE":

@@ -35,7 +35,7 @@ FILE = FileView(7, "spark-01", "local_path /m", ("/m",), 5 * GIB, "ready", ("a",
 
 def receipts(replicas: int | None = 1) -> Receipts:
     route = RouteView(1, "chat", (TargetView(1, 1, "a", 100, "active"),), "weighted", {}, "authed")
-    return take(ID, route, ("a",), {}, 10, 1800, {"a": replicas} if replicas else None)
+    return take(ID, route, ("a",), {}, 10, 1800, replicas={"a": replicas} if replicas else None)
 
 
 def pair(replicas: int | None = 1) -> Pair:

@@ -112,3 +112,10 @@ def test_a_plan_made_in_code_is_held_to_the_same_rules() -> None:
 def test_a_window_fits_what_is_to_happen_in_it(text: str, key: str, hint: str) -> None:
     found = only(plus(text))
     assert (found.key, found.hint) == (key, hint)
+
+
+def test_a_loss_is_accepted_for_the_one_write_that_may_lose() -> None:
+    found = only(but("route: {name: chat}", "route: {name: chat, accept_loss: true}"))
+    assert (found.key, found.expected) == ("route.accept_loss", "`convert_to_weighted: true` beside it")
+    parse_plan(but("route: {name: chat}", "route: {name: chat, convert_to_weighted: true, accept_loss: true}"))
+    assert only(but("route: {name: chat}", "route: {name: chat, convert_to_weighted: yes please}")).key == "route.convert_to_weighted"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 
@@ -143,3 +144,24 @@ def test_a_default_window_on_sparse_traffic_may_be_longer() -> None:
 def test_files_are_deleted_only_by_the_plans_word() -> None:
     assert "delete_file" not in [c.verb for c in run().calls]
     assert [c.target for c in run(plan(cleanup={"files": "delete"})).calls if c.verb == "delete_file"] == [1, 2]
+
+
+def test_a_conversion_is_one_call_before_the_first_rung() -> None:
+    converted = {"spark-01": 100, "spark-02": 100}
+    bare = dataclasses.replace(route("spark-01", "spark-02"), lb_mode=None)
+    found = take("????????", bare, ("spark-01", "spark-02"), {}, 30, 1800, converted=converted)
+    told = calls(plan(), found, declared(found).ladders)
+    places = [n for n, c in enumerate(told) if c.verb == "reweigh"]
+    assert places == [next(n for n, c in enumerate(told) if c.verb == "join") - 1]
+    assert told[places[0]].text == "give route chat weights, all in one write: spark-01 100, spark-02 100"
+
+
+def test_notes_on_the_route_stand_in_the_text_and_in_the_json() -> None:
+    limited = dataclasses.replace(route("spark-01").targets[0], extra={"max_running_requests": 4})
+    seen = dataclasses.replace(world(), route=dataclasses.replace(route("spark-01"), targets=(limited,)))
+    shown = dry_run(plan(stable=[{"deployment": "spark-01"}]), seen, (), None, None)
+    note = "spark-01 may run 4 requests an instance here: the canary gets the same limit"
+    assert shown.model_dump()["notes"] == (note,)
+    console = Console(file=io.StringIO(), width=200)
+    console.print(screen(shown))
+    assert f"  {note}" in console.file.getvalue()  # type: ignore[attr-defined]
