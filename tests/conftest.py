@@ -41,7 +41,8 @@ class LabCount:
         described = lab_description()
         if described is not None:
             passed, skipped = self.outcomes["passed"], self.outcomes["skipped"]
-            config.get_terminal_writer().line(f"lab: gpustack={described['version']} passed={passed} skipped={skipped}")
+            which = described["version"] + ("" if described["mode"] == "disabled" else "+gateway")
+            config.get_terminal_writer().line(f"lab: gpustack={which} passed={passed} skipped={skipped}")
 
 
 def pytest_configure(config: pytest.Config) -> None:
