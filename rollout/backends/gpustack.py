@@ -7,10 +7,12 @@ state is remembered between calls.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
 from rollout.backends.gpustack_deployments import Deployments
+from rollout.backends.gpustack_front import Front
 from rollout.backends.gpustack_hand import Hand
 from rollout.backends.gpustack_marker import Marker
 from rollout.backends.gpustack_observe import SampleSource, observe
@@ -30,8 +32,20 @@ Deed = Callable[[Mapping[str, Json]], Awaitable[dict[str, Json]]]
 class GPUStackBackend:
     """Implements `domain.ports.Backend`. Use as an async context manager: it closes its connections."""
 
-    def __init__(self, client: GPUStack, clock: Clock, *, samples: SampleSource | None = None, inference_key: Secret | None = None) -> None:
-        """`samples` reads engine counters; without it a world has none. `inference_key` says who may use the private routes."""
+    def __init__(
+        self,
+        client: GPUStack,
+        clock: Clock,
+        *,
+        samples: SampleSource | None = None,
+        inference_key: Secret | None = None,
+        front: Front | None = None,
+    ) -> None:
+        """`samples` reads engine counters; without it a world has none. `inference_key` says who may use the private routes.
+
+        `front` says whether a gateway stands before the server; without it there is none.
+        """
+        self._front = front
         self._client = client
         self._clock = clock
         self._samples = samples
@@ -57,6 +71,8 @@ class GPUStackBackend:
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self._client.__aexit__(kind, error, trace)
+        if self._front is not None:
+            await self._front.aclose()
 
     def knows(self, verb: str) -> bool:
         """Whether this backend carries out `verb`."""
@@ -72,7 +88,8 @@ class GPUStackBackend:
 
     async def observe(self, scope: Scope) -> World:
         """Everything in `scope`, read afresh. Raises Unreachable, BadAnswer, Refused."""
-        return await observe(self._client, self._clock, scope, self._samples)
+        world = await observe(self._client, self._clock, scope, self._samples)
+        return replace(world, gateway=await self._front.gateway()) if scope.front and self._front is not None else world
 
     async def perform(self, verb: str, args: Mapping[str, Json]) -> dict[str, Json]:
         """Carries out one effect and reads it back; safe to repeat. The receipt has `already`, `seconds` of the write, and `id`.

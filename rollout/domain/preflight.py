@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 
+from rollout.domain.carrying import refused_rungs, untold, version_of
 from rollout.domain.health import marker_of, serving
 from rollout.domain.ladder import shares_of
-from rollout.domain.weights import expressible, nearest, scale_for
+from rollout.domain.weights import expressible, nearest, scale_for, weight_during
 from rollout.domain.world import World
 from rollout.plan.model import Plan, Unit
 
@@ -16,16 +16,16 @@ HOST_UNITS = frozenset({Unit.OS, Unit.DRIVER, Unit.WORKER})
 Check = Callable[[Plan, World], Iterator[str]]
 
 
-def version_of(text: str) -> tuple[int, ...]:
-    """`v2.3.0rc1` -> (2, 3, 0); () when it cannot be read."""
-    match = re.match(r"v?(\d+)\.(\d+)\.(\d+)", text)
-    return tuple(int(g) for g in match.groups()) if match else ()
-
-
 def _server(_plan: Plan, world: World) -> Iterator[str]:
     version = version_of(world.server_version)
     if version and (0, 0, 0) < version < OLDEST:
         yield f"GPUStack {world.server_version} has known privilege faults and other route semantics: upgrade to 2.2.2 or later"
+
+
+def _gateway(plan: Plan, world: World) -> Iterator[str]:
+    if untold(world):
+        at = plan.gpustack.inference or plan.gpustack.server
+        yield f"whether a gateway stands at {at} cannot be seen, and shares depend on it: say `gpustack.gateway: enabled` or `disabled`"
 
 
 def _unit(plan: Plan, _world: World) -> Iterator[str]:
@@ -65,14 +65,16 @@ def _ladder(plan: Plan, world: World) -> Iterator[str]:
         return
     shares = shares_of(plan, world) if plan.ladder == "auto" else tuple(percent / 100 for percent in plan.ladder)
     siblings = len(world.route.targets) > 1
-    for item in plan.stable:
+    for index, item in enumerate(plan.stable):
         target = world.route.target_of(item.deployment)
         if target is None:
             continue
         if target.weight <= 0:
             yield f"target `{item.deployment}` has weight 0 (a uniform split): give it a positive weight, such as 100"
             continue
-        yield from _rungs(shares, item.deployment, target.weight, siblings=siblings)
+        written = list(_rungs(shares, item.deployment, target.weight, siblings=siblings))
+        scaled = weight_during(target.weight, shares, siblings=siblings)
+        yield from written or refused_rungs(plan, world, index, scaled, shares)
 
 
 def _rungs(shares: Sequence[float], name: str, weight: int, *, siblings: bool) -> Iterator[str]:
@@ -104,7 +106,7 @@ def _workers(plan: Plan, world: World) -> Iterator[str]:
             yield f"memory of worker `{name}` is unknown; `guards.unknown_memory: accept` starts beside it anyway"
 
 
-CHECKS: tuple[Check, ...] = (_server, _unit, _route, _stable, _ladder, _workers)
+CHECKS: tuple[Check, ...] = (_server, _gateway, _unit, _route, _stable, _ladder, _workers)
 
 
 def findings(plan: Plan, world: World) -> list[str]:

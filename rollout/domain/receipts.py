@@ -68,9 +68,13 @@ class Receipts(Frozen):
         """The target of `deployment` as it was found."""
         return next((t for t in self.targets if t.deployment == deployment), None)
 
-    def siblings_weight(self, pair: Pair) -> int:
-        """Summed weight of all targets beside this pair. A target replaced earlier counts with its successor's weight: the same."""
-        return sum(t.weight for t in self.targets if t.deployment != pair.stable)
+    def siblings_weight(self, pair: Pair, *, fallbacks: bool = True) -> int:
+        """Summed weight of all targets beside this pair. A target replaced earlier counts with its successor's weight: the same.
+
+        Without `fallbacks`, those that only take over what others failed at do not count.
+        """
+        beside = (t for t in self.targets if t.deployment != pair.stable)
+        return sum(t.weight for t in beside if fallbacks or not t.extra.get("fallback_status_codes"))
 
 
 def spec_digest(spec: Mapping[str, Json]) -> str:

@@ -147,6 +147,8 @@ class Scope:
     probe_routes: tuple[str, ...] = ()
     sample: tuple[str, ...] = ()
     """deployments whose engine counters are read"""
+    front: bool = False
+    """whether to look if a gateway stands at the inference URL"""
 
 
 @dataclass(frozen=True)
@@ -160,3 +162,5 @@ class World:
     probe_routes: Mapping[str, RouteView] = field(default_factory=dict)
     workers: Mapping[str, WorkerView] = field(default_factory=dict)
     samples: Mapping[str, EngineSample] = field(default_factory=dict)
+    gateway: bool | None = False
+    """a gateway splits the traffic; None = cannot be seen. Only read where the scope asks for it"""

@@ -9,7 +9,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from rollout.analysis.config import JudgeConfig, Mode
-from rollout.domain.receipts import Receipts
+from rollout.domain.carrying import carrier_of, rung_shares
+from rollout.domain.receipts import Pair, Receipts
 from rollout.domain.weights import BALANCED, Rung, load_ratio
 from rollout.domain.world import World
 from rollout.plan.model import Plan
@@ -37,12 +38,16 @@ class Change(Part):
 
 
 class RungPlan(Part):
-    """One rung: shares in 0..1, the weight (None at 100 %), the load per replica of canary over stable, and what it may decide."""
+    """One rung: shares in 0..1, the weight (None at 100 %), the load per replica of canary over stable, and what it may decide.
+
+    `effective`: what the route's carrier makes of the weights; several where equal remainders may go either way.
+    """
 
     asked: float
     weight: int | None
     pair_share: float
     route_share: float
+    effective: tuple[float, ...]
     load_ratio: float | None
     may: str
 
@@ -110,6 +115,8 @@ class DryRun(Part):
     server: str
     server_version: str
     route: str
+    carried_by: str
+    """who splits the route's traffic, in words"""
     unit: str
     refusals: tuple[str, ...]
     pairs: tuple[PairPlan, ...]
@@ -129,6 +136,7 @@ def dry_run(plan: Plan, world: World, refusals: Sequence[str], declared: Declare
         server=plan.gpustack.server,
         server_version=world.server_version,
         route=plan.route.name,
+        carried_by=carrier_of(world).words,
         unit=plan.change.unit.value,
         refusals=tuple(refusals),
         pairs=tuple(_pair(plan, world, declared, index) for index in range(len(declared.receipts.pairs))) if declared else (),
@@ -154,15 +162,31 @@ def _pair(plan: Plan, world: World, declared: Declared, index: int) -> PairPlan:
         weight=pair.weight,
         weight_during=pair.scaled,
         changes=tuple(sorted(changes, key=lambda change: change.kind == "sizing")),
-        rungs=tuple(_rung(rung, canary, stable) for rung in declared.ladders[pair.canary]),
+        rungs=tuple(
+            _rung(rung, canary, stable, _effective(plan, world, index, pair, rungs, rung))
+            for rungs in (declared.ladders[pair.canary],)
+            for rung in rungs
+        ),
         shared=tuple(declared.shared.get(pair.stable, ())),
     )
 
 
-def _rung(rung: Rung, canary: int, stable: int) -> RungPlan:
+def _effective(plan: Plan, world: World, index: int, pair: Pair, ladder: Sequence[Rung], rung: Rung) -> tuple[float, ...]:
+    """The canary's share of the route as it will be carried; at 100 % with the weight of the rung before, and without stable."""
+    weight = rung.weight if rung.weight is not None else ladder[-2].weight or 1
+    return tuple(sorted(rung_shares(plan, world, index, None if rung.full else pair.scaled, weight)))
+
+
+def _rung(rung: Rung, canary: int, stable: int, effective: tuple[float, ...]) -> RungPlan:
     ratio = None if rung.full else load_ratio(rung.pair_share, 1 - rung.pair_share, canary, stable)
     return RungPlan(
-        asked=rung.asked, weight=rung.weight, pair_share=rung.pair_share, route_share=rung.route_share, load_ratio=ratio, may=may(ratio)
+        asked=rung.asked,
+        weight=rung.weight,
+        pair_share=rung.pair_share,
+        route_share=rung.route_share,
+        effective=effective,
+        load_ratio=ratio,
+        may=may(ratio),
     )
 
 

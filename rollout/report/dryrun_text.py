@@ -26,6 +26,8 @@ def screen(run: DryRun) -> RenderableType:
     if run.refusals:
         parts += [Text(""), Text(f"REFUSED: {len(run.refusals)} finding(s); nothing would be touched", style=BAD)]
         parts += [Text(f"  - {one}") for one in run.refusals]
+    if run.pairs:
+        parts += [Text(""), Text(f"traffic is split by {run.carried_by}", style=QUIET)]
     for number, pair in enumerate(run.pairs, 1):
         parts += [Text(""), *_pair(number, len(run.pairs), pair)]
     if run.evidence:
@@ -57,13 +59,15 @@ def _pair(number: int, of: int, pair: PairPlan) -> Iterator[RenderableType]:
 def _rungs(pair: PairPlan) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style=QUIET)
     table.add_column("  rung", no_wrap=True, justify="right")
-    for name in ("weights", "of pair", "of route", "load/replica"):
+    for name in ("weights", "of pair", "of route", "effective", "load/replica"):
         table.add_column(name, no_wrap=True, justify="right")
     table.add_column("decides")
     for rung in pair.rungs:
         weights = "stable leaves" if rung.weight is None else f"{rung.weight} : {pair.weight_during}"
         ratio = "-" if rung.load_ratio is None else f"x {rung.load_ratio:.2f}"
-        table.add_row(f"  {percent(rung.asked)}", weights, percent(rung.pair_share), percent(rung.route_share), ratio, rung.may)
+        effective = " or ".join(percent(share) for share in rung.effective)
+        row = [f"  {percent(rung.asked)}", weights, percent(rung.pair_share), percent(rung.route_share), effective, ratio, rung.may]
+        table.add_row(*row)
     return table
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from rollout.domain.effective import Carrier
 from rollout.domain.receipts import Pair, receipts_of
 from rollout.domain.state import RolloutState, StepName
 from rollout.domain.weights import Rung, rungs
@@ -45,7 +46,8 @@ def ladder_of(state: RolloutState) -> tuple[Rung, ...]:
     if receipts is None or not shares or state.target >= len(receipts.pairs):
         return ()
     pair = receipts.pairs[state.target]
-    return rungs([float(s) for s in shares], pair.scaled, receipts.siblings_weight(pair))
+    others = receipts.siblings_weight(pair, fallbacks=state.fact("carrier") != Carrier.RULE)
+    return rungs([float(s) for s in shares], pair.scaled, others)
 
 
 def current_rung(state: RolloutState) -> Rung | None:

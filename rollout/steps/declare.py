@@ -8,6 +8,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+from rollout.domain.carrying import carrier_of
 from rollout.domain.context import Ctx, act
 from rollout.domain.decision import Advance, Decision, Finish, Record
 from rollout.domain.health import is_ours, marker_of
@@ -15,7 +16,7 @@ from rollout.domain.ladder import mode_of, shares_of
 from rollout.domain.preflight import findings, holder
 from rollout.domain.receipts import Receipts, marker, receipts_of, spec_digest, take
 from rollout.domain.state import Phase, StepName
-from rollout.domain.weights import scale_for
+from rollout.domain.weights import weight_during
 from rollout.domain.world import World
 from rollout.errors import ExitCode, PlanError
 from rollout.plan.hidden import redacted
@@ -64,7 +65,7 @@ def declaration(ctx: Ctx) -> dict[str, Json]:
     siblings = len(world.route.targets) > 1
     names = tuple(item.deployment for item in plan.stable)
     weights = {t.deployment: t.weight for t in world.route.targets if t.deployment in names}
-    scaled = {n: scale_for(w, shares) or w for n, w in weights.items() if n is not None and not siblings}
+    scaled = {n: weight_during(w, shares, siblings=siblings) for n, w in weights.items() if n is not None}
     receipts = take(ctx.state.id, world.route, names, scaled, plan.drain.quiet, plan.drain.deadline)
     specs, diff = _specs(ctx, receipts)
     return {
@@ -75,6 +76,7 @@ def declaration(ctx: Ctx) -> dict[str, Json]:
         "mode": mode,
         "rate": rate,
         "ladder": list(shares),
+        "carrier": carrier_of(world).value,
         "expected": {t.deployment: t.weight for t in receipts.targets},
     }
 
