@@ -14,9 +14,12 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 import httpx
+
+from lab.gateway import GatewayView
 
 Row = dict[str, Any]
 DEADLINE = 20.0
@@ -27,6 +30,11 @@ _run = secrets.token_hex(2)
 def unique(prefix: str) -> str:
     """A name no other test and no earlier run uses."""
     return f"{prefix}-{_run}{next(_numbers)}"
+
+
+def release(version: str) -> tuple[int, ...]:
+    """`2.3.0` as numbers."""
+    return tuple(int(part) for part in version.split("."))
 
 
 def message(response: httpx.Response) -> str:
@@ -61,6 +69,12 @@ class Stream:
         return str(self.chunks[0]["model"])
 
 
+def shares(weights: Mapping[int, int]) -> dict[int, Fraction]:
+    """Each one's part of the whole, without those that have none."""
+    total = sum(weights.values())
+    return {key: Fraction(weight, total) for key, weight in weights.items() if weight}
+
+
 def _bearer(key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"}
 
@@ -76,6 +90,9 @@ class Site:
 
     def __init__(self, described: Row, kind: str) -> None:
         self.described, self.kind = described, kind
+        self.balances = release(described["version"]) >= (2, 3)
+        self.gateway = described["mode"] != "disabled"
+        self.gap = "503" if self.balances else "404"  # what a request gets while its route has no active target
         server, inference = described["server_url"], described["inference_url"]
         self.api = _client(server, headers=_bearer(described["management_key"]))
         self.inference = _client(inference, headers=_bearer(described["inference_key"]))
@@ -212,7 +229,8 @@ class Site:
         return (client or self.inference).post("/v1/chat/completions", json=body)
 
     def split(self, model: str, count: int, clients: int = 6) -> Counter[str]:
-        """Who answered `count` requests (the answer's `model`); an error counts under its status."""
+        """Who answered `count` requests (the answer's `model`); an error counts under its status. A gateway has followed the API before."""
+        self.followed(model)
 
         def one(_: int) -> str:
             response = self.ask(model, sim={"ttft": 0.0})
@@ -220,6 +238,22 @@ class Site:
 
         with ThreadPoolExecutor(clients) as pool:
             return Counter(pool.map(one, range(count)))
+
+    def followed(self, route: str) -> None:
+        """With a gateway: until it was told what the API shows of a route. Weights only where they are carried exactly."""
+        if not self.gateway:
+            return
+        row = next((r for r in self.get(f"/v2/model-routes?name={route}")["items"] if r["name"] == route), None)
+        view = GatewayView.of(self.described)
+
+        def told() -> bool:
+            active = {t["model_id"]: t["weight"] for t in self.target_list(row["id"]) if t["state"] == "active"} if row else {}
+            mode, given = view.shares(row["id"]) if row else ("lb", {})
+            if mode == "percent":
+                return set(given) <= set(active) and bool(given) == bool(active)
+            return shares(given) == shares(active)
+
+        self.until(told, f"the gateway knows the targets of {route}")
 
     @contextmanager
     def load(self, model: str, clients: int = 6) -> Iterator[list[str]]:

@@ -1,8 +1,10 @@
-"""GPUStack 2.3, gateway disabled: deployments, instances, files, workers, drain (contract 4, 5, 8, 10, 14)."""
+"""GPUStack 2.2 and 2.3: deployments, instances, files, workers, drain (contract 4, 5, 8, 10, 14)."""
 
 from __future__ import annotations
 
 from typing import Any
+
+import pytest
 
 from tests.contract.conftest import Pair
 from tests.contract.site import Row, Site, message, unique
@@ -101,6 +103,7 @@ def test_a_deleted_instance_is_replaced(gpustack: Site) -> None:
     assert len(gpustack.instances(model["id"])) == 1
 
 
+@pytest.mark.only(since="2.3")
 def test_restart_replaces_the_instances(gpustack: Site) -> None:
     model = gpustack.deploy()
     old = gpustack.instances(model["id"])[0]
@@ -166,6 +169,7 @@ def test_an_own_route_has_weight_100(gpustack: Site) -> None:
     assert gpustack.route(route["id"])["lb_mode"] == "weighted"
 
 
+@pytest.mark.only(since="2.3")
 def test_an_own_route_of_two_replicas_is_scored_and_not_weighted(gpustack: Site, pair: Pair) -> None:
     model = gpustack.deploy(replicas=2, enable_model_route=True)
     route = gpustack.get(f"/v2/model-routes?name={model['name']}")["items"][0]

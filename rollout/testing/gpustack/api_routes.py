@@ -194,6 +194,6 @@ class RouteApi:
         """The other fields that were sent; `meta` replaces the client's keys as a whole."""
         known = ("description", "categories", "meta", "generic_proxy")
         fields = {key: call.body[key] for key in known if key in call.body}
-        if "meta" in fields:
+        if "meta" in fields and self.core.flavour.balances:
             fields["meta"] = {key: value for key, value in (fields["meta"] or {}).items() if key not in OWN_META}
         return fields

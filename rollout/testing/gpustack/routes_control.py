@@ -119,6 +119,6 @@ class RouteControl:
         targets = [t for t in self.world.where("model-route-targets", route_id=route_id) if not t["fallback_status_codes"]]
         weighted = sum(target["weight"] > 0 for target in targets)
         mode = None
-        if targets and (weighted or route["_capabilities"]):
+        if self.core.flavour.balances and targets and (weighted or route["_capabilities"]):
             mode = "scoring" if weighted == 0 else "weighted" if weighted == len(targets) else "invalid"
         route["_mode"] = mode
