@@ -15,13 +15,12 @@ from typing import Any
 import pytest
 
 from rollout.testing.sandbox import Sandbox
-from tests.conftest import lab_description
-from tests.contract.site import Row, Site, release, unique
+from tests.conftest import SANDBOXES, lab_description
+from tests.contract.site import Row, Site, unique
 
 SCALE = 0.5
 
 
-SANDBOXES = {"sandbox": "2.3.0", "sandbox-2.2.3": "2.2.3"}
 OLDER_TOO = ("routes", "backend")
 """files whose tests run on the older sandbox as well: there the versions differ"""
 
@@ -33,28 +32,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         if lab_description() is not None:
             servers.append(pytest.param("lab", id="lab", marks=pytest.mark.lab))
         metafunc.parametrize("gpustack_kind", servers)
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Take away what is not about the server that it would run on."""
-    out = [item for item in items if not _fits(item)]
-    if out:
-        config.hook.pytest_deselected(items=out)
-        items[:] = [item for item in items if item not in out]
-
-
-def _fits(item: pytest.Item) -> bool:
-    kind = getattr(item, "callspec", None) and item.callspec.params.get("gpustack_kind")
-    if kind is None:
-        return True
-    described = lab_description() or {} if kind == "lab" else {"version": SANDBOXES[kind], "mode": "disabled"}
-    return all(about(described, **mark.kwargs) for mark in item.iter_markers("only"))
-
-
-def about(described: dict[str, Any], *, since: str = "0", before: str = "99", gateway: bool | None = None) -> bool:
-    """Whether a server is one of those that a test is about."""
-    on = described["mode"] != "disabled"
-    return release(since) <= release(described["version"]) < release(before) and gateway in (None, on)
 
 
 @pytest.fixture(scope="session")

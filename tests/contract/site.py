@@ -20,6 +20,7 @@ from typing import Any
 import httpx
 
 from lab.gateway import GatewayView
+from tests.conftest import release
 
 Row = dict[str, Any]
 DEADLINE = 20.0
@@ -30,11 +31,6 @@ _run = secrets.token_hex(2)
 def unique(prefix: str) -> str:
     """A name no other test and no earlier run uses."""
     return f"{prefix}-{_run}{next(_numbers)}"
-
-
-def release(version: str) -> tuple[int, ...]:
-    """`2.3.0` as numbers."""
-    return tuple(int(part) for part in version.split("."))
 
 
 def message(response: httpx.Response) -> str:

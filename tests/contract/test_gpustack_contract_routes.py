@@ -100,6 +100,7 @@ def test_unknown_ids_are_404_on_post_and_500_in_a_list_write(gpustack: Site, pai
 
 
 @pytest.mark.only(since="2.3")
+@pytest.mark.modes
 def test_zero_beside_positive_is_refused_on_every_write(gpustack: Site, pair: Pair) -> None:
     a, b = pair.a["id"], pair.b["id"]
     body = {"name": unique("route"), "targets": [{"model_id": a, "weight": 100}, {"model_id": b, "weight": 0}]}
@@ -149,6 +150,7 @@ def test_a_fallback_target_may_be_zero_and_gets_nothing(gpustack: Site, pair: Pa
 # --- the split
 
 
+@pytest.mark.modes
 def test_weights_are_honoured(gpustack: Site, pair: Pair) -> None:
     route = gpustack.new_route({pair.a["id"]: 90, pair.b["id"]: 10})
     seen = gpustack.split(route["name"], 200)
@@ -184,6 +186,7 @@ def test_without_an_active_target_it_is_503_and_without_a_route_404(gpustack: Si
 
 
 @pytest.mark.only(before="2.3")
+@pytest.mark.modes
 def test_a_route_without_an_active_target_looks_like_one_that_does_not_exist(gpustack: Site, pair: Pair) -> None:
     """404 in a gap of the routing is not a deleted route: the API still shows it."""
     route = gpustack.new_route({pair.a["id"]: 1})
@@ -198,6 +201,7 @@ def test_a_route_without_an_active_target_looks_like_one_that_does_not_exist(gpu
 
 
 @pytest.mark.only(before="2.3")
+@pytest.mark.modes
 def test_zero_beside_positive_is_taken_and_gets_nothing(gpustack: Site, pair: Pair) -> None:
     a, b = pair.a["id"], pair.b["id"]
     route = gpustack.new_route({a: 100, b: 0})
@@ -236,6 +240,7 @@ def test_a_target_write_without_weight_sets_zero(gpustack: Site, pair: Pair) -> 
 
 
 @pytest.mark.only(gateway=False)
+@pytest.mark.modes
 def test_a_target_write_is_stale_until_the_name_only_write(gpustack: Site, pair: Pair) -> None:
     route = gpustack.new_route({pair.a["id"]: 1_000_000, pair.b["id"]: 1})
     assert gpustack.split(route["name"], 20) == {pair.a["name"]: 20}
@@ -355,6 +360,7 @@ def test_a_name_is_mandatory_and_a_rename_needs_the_list(gpustack: Site, pair: P
 # --- under load
 
 
+@pytest.mark.modes
 def test_one_target_at_a_time_loses_nothing(gpustack: Site, pair: Pair) -> None:
     route = gpustack.new_route({pair.a["id"]: 1000, pair.b["id"]: 10})
     target = gpustack.targets(route["id"])[pair.b["id"]]
@@ -368,6 +374,7 @@ def test_one_target_at_a_time_loses_nothing(gpustack: Site, pair: Pair) -> None:
     assert len(seen) > 20
 
 
+@pytest.mark.modes
 def test_joining_removing_and_restoring_loses_nothing(gpustack: Site, pair: Pair) -> None:
     a, b = pair.a["id"], pair.b["id"]
     route = gpustack.new_route({a: 1000})
@@ -387,6 +394,7 @@ def test_joining_removing_and_restoring_loses_nothing(gpustack: Site, pair: Pair
 
 
 @pytest.mark.only(gateway=False)
+@pytest.mark.modes
 def test_changing_several_weights_in_one_write_loses_requests(gpustack: Site, pair: Pair) -> None:
     a, b = pair.a["id"], pair.b["id"]
     route = gpustack.new_route({a: 1000, b: 10})
