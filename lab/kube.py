@@ -24,6 +24,7 @@ from lab.ports import HOST
 PATH = re.compile(
     r"^/(?:api/(?P<core>v1)|apis/(?P<group>[^/]+)/(?P<version>[^/]+))(?:/namespaces/(?P<ns>[^/]+))?/(?P<resource>[a-z]+)(?:/(?P<name>[^/]+))?/?$"
 )
+WRITTEN: web.RequestKey[Json] = web.RequestKey("written", dict)
 NAMESPACE, INGRESS_CLASS = "higress-system", "higress"
 
 
@@ -48,7 +49,7 @@ class KubeApi:
         injected = await self._disturbed(request)
         answer = injected or await self._answer(request)
         if request.method != "GET":
-            body = None if injected else copy.deepcopy(request.get("object"))
+            body = None if injected else copy.deepcopy(request.get(WRITTEN))
             self.audit.append({"t": began, "method": request.method, "path": request.path, "status": answer.status, "object": body})
         return answer
 
@@ -81,18 +82,18 @@ class KubeApi:
         body: Json = json.loads(await request.text() or "{}") if request.method in ("POST", "PUT") else {}
         key = Key(version, resource, namespace, name or str((body.get("metadata") or {}).get("name")))
         if request.method == "POST":
-            request["object"] = await self.objects.create(key, body)
-            return web.json_response(request["object"], status=201)
+            request[WRITTEN] = await self.objects.create(key, body)
+            return web.json_response(request[WRITTEN], status=201)
         found = self.objects.get(key)
         if found is None:
             return _status(404, "NotFound", f'{resource}.{version} "{key.name}" not found')
         if request.method == "GET":
             return web.json_response(found)
         if request.method == "PUT":
-            request["object"] = await self.objects.replace(key, body)
-            return web.json_response(request["object"])
+            request[WRITTEN] = await self.objects.replace(key, body)
+            return web.json_response(request[WRITTEN])
         if request.method == "DELETE":
-            request["object"] = await self.objects.delete(key)
+            request[WRITTEN] = await self.objects.delete(key)
             return _status(200, "", "")
         return _status(405, "MethodNotAllowed", request.method)
 

@@ -32,7 +32,7 @@ def test_none_of_2000_user_requests_reaches_the_dark_canary(scene: Scenario) -> 
 
 
 def test_each_rungs_observed_share_lies_in_its_interval_and_a_rollback_restores_all(scene: Scenario) -> None:
-    """A target that is not ours takes 40 of 100 (behind 2.3's gateway nothing: it is a fallback): the share of the route is what users see."""
+    """A target that is not ours takes 40 of 100, or nothing where it is a fallback: the share of the route is what users see."""
     stable, sibling, operator = scene.deploy("a", "spark-01"), scene.deploy("c", "staging"), scene.operator
     scene.route({stable: 60, sibling: 40}, {sibling: sibling_fields(scene)}, meta=META)
     plan = operator.plan([stable], ladder=list(LADDER), stage=SKIP, evidence={"min_time": "15s", "min_time_before_full": "20s"})
