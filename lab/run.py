@@ -24,10 +24,10 @@ USAGE = 2
 def main(argv: list[str] | None = None) -> int:
     """The command's exit code; 1 when the lab did not come up, 128 + N when a signal ended us."""
     given = list(sys.argv[1:] if argv is None else argv)
-    at = given.index("--") if "--" in given else 0
+    at = given.index("--") if "--" in given else len(given) if given[:1] and given[0].startswith("-") else 0
     parser = argparse.ArgumentParser(prog="python -m lab.run", usage="%(prog)s [--gpustack VERSION] [--gateway on] -- COMMAND [ARGUMENT…]")
     choose(parser)
-    options, command = parser.parse_args(given[:at]), given[at + 1 if "--" in given else 0 :]
+    options, command = parser.parse_args(given[:at]), given[at + 1 if given[at : at + 1] == ["--"] else at :]
     if not command:
         to_stderr(parser.format_usage().strip())
         return USAGE
