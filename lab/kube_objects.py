@@ -14,6 +14,17 @@ from dataclasses import dataclass
 from typing import Any
 
 Json = dict[str, Any]
+KINDS = {
+    "configmaps": "ConfigMap",
+    "envoyfilters": "EnvoyFilter",
+    "ingressclasses": "IngressClass",
+    "ingresses": "Ingress",
+    "mcpbridges": "McpBridge",
+    "namespaces": "Namespace",
+    "secrets": "Secret",
+    "wasmplugins": "WasmPlugin",
+}
+"""what a client that leaves `kind` out means"""
 
 
 @dataclass(frozen=True)
@@ -91,7 +102,7 @@ class Objects:
         meta |= {"name": key.name, "resourceVersion": str(self.version), **{k: kept[k] for k in ("uid", "creationTimestamp")}}
         if key.namespace:
             meta["namespace"] = key.namespace
-        body |= {"apiVersion": key.version}
+        body |= {"apiVersion": key.version, "kind": body.get("kind") or KINDS.get(key.resource, "Unknown")}
         self._all[key] = body
         await self._tell(kind, key, body)
         return body
@@ -116,10 +127,7 @@ def seeds(namespace: str, ingress_class: str) -> dict[Key, Json]:
     """What must be there before the server starts; without any of these it ends with an error."""
     higress = "downstream:\n  idleTimeout: 180\nupstream:\n  idleTimeout: 10\n"
     return {
-        Key("networking.k8s.io/v1", "ingressclasses", None, ingress_class): {
-            "kind": "IngressClass",
-            "spec": {"controller": "higress.io/higress-controller"},
-        },
-        Key("v1", "namespaces", None, namespace): {"kind": "Namespace"},
-        Key("v1", "configmaps", namespace, "higress-config"): {"kind": "ConfigMap", "data": {"higress": higress, "mesh": "{}\n"}},
+        Key("networking.k8s.io/v1", "ingressclasses", None, ingress_class): {"spec": {"controller": "higress.io/higress-controller"}},
+        Key("v1", "namespaces", None, namespace): {},
+        Key("v1", "configmaps", namespace, "higress-config"): {"data": {"higress": higress, "mesh": "{}\n"}},
     }
