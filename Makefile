@@ -44,10 +44,11 @@ test: lint ## everything that CI runs: lint, unit, sandbox, the real GPUStack 2.
 	@$(BIN)/python -m lab.run --gateway on -- $(BIN)/pytest -q -m "lab and modes and not slow" $(OTHER_LABS)
 
 accept: $(STAMP) ## the acceptance runs in full on the real GPUStack, every version and mode (by hand; long)
-	@$(BIN)/python -m lab.run -- $(BIN)/pytest -q -m "lab" tests
-	@$(BIN)/python -m lab.run --gpustack 2.2.3 -- $(BIN)/pytest -q -m "lab" $(OTHER_LABS)
-	@$(BIN)/python -m lab.run --gpustack 2.2.3 --gateway on -- $(BIN)/pytest -q -m "lab" $(OTHER_LABS)
-	@$(BIN)/python -m lab.run --gateway on -- $(BIN)/pytest -q -m "lab" $(OTHER_LABS)
+	@$(BIN)/python -m lab.run -- $(BIN)/pytest -q -rP -m "lab and slow" tests
+	@$(BIN)/python -m lab.run -- $(BIN)/pytest -q -m "lab and not slow" tests
+	@$(BIN)/python -m lab.run --gpustack 2.2.3 -- $(BIN)/pytest -q -rP -m "lab" $(OTHER_LABS)
+	@$(BIN)/python -m lab.run --gpustack 2.2.3 --gateway on -- $(BIN)/pytest -q -rP -m "lab" $(OTHER_LABS)
+	@$(BIN)/python -m lab.run --gateway on -- $(BIN)/pytest -q -rP -m "lab" $(OTHER_LABS)
 	@$(BIN)/pytest -q -n 3 --dist worksteal -m "slow and not lab" tests
 
 lab: $(STAMP) ## the real GPUStack with simulated workers on loopback, until Ctrl-C (LAB="--gpustack 2.2.3 --gateway on")

@@ -128,17 +128,23 @@ def _go_back(word: str, rollout_id: str, reason: str, store: str | None, actor: 
 
     from rollout.cli.desk import opened
     from rollout.cli.driving import DETACHED, tell, turn
+    from rollout.errors import RouteTaken
     from rollout.report.view import needs_person
 
     with opened(store, actor) as desk:
         state = desk.store.load(heard).state if heard else desk.say(rollout_id, word, why)
         output.progress(f"{word}: said to {state.id} as {desk.actor}")
-        ended = asyncio.run(_by_owner(desk, state.id))
-        if not ended:
+        while not asyncio.run(_by_owner(desk, state.id)):
             deaf = desk.owner(desk.store.load(state.id)) is not None
-            gone = turn(desk, state.id, lambda s: s.terminal or (s.undo is not None and needs_person(s)), force=deaf)
+            try:
+                gone = turn(desk, state.id, lambda s: s.terminal or (s.undo is not None and needs_person(s)), force=deaf)
+            except RouteTaken:
+                if desk.owner(desk.store.load(state.id)) is None:
+                    raise
+                continue  # somebody's `run` claimed it in this very moment, and hears the word
             if gone is None:
                 return DETACHED
+            break
         tell(desk, state.id, json=json)
         return _code(desk.store.load(state.id).state)
 

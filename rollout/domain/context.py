@@ -23,7 +23,7 @@ Diff = Callable[[Mapping[str, Json], Mapping[str, Json]], list[tuple[str, Json, 
 POLL = 1.0
 """seconds between looks at something that is about to happen"""
 LANDS_WITHIN = 15.0
-"""seconds in which a write that was sent and not answered may still be carried out; our client waits for 10"""
+"""seconds, once the server answers again, in which a write that was sent and not answered may still be carried out"""
 
 
 @dataclass(frozen=True)

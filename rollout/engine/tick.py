@@ -171,9 +171,9 @@ class Engine:
             return self._write(state, [self._outcome(state, opened.effect, "observed", {"already": True})])
         text = "no result" if not opened.effect.writes else "not applied"
         lingers = opened.effect.verb in LINGERING
-        facts: dict[str, Json] = (
-            {"unsure": {"effect": opened.effect.model_dump(mode="json"), "at": opened.at.isoformat()}} if lingers else {}
-        )
+        # counted from now, when it answers again: a server that froze carries out what it holds when it thaws
+        unsure = {"unsure": {"effect": opened.effect.model_dump(mode="json"), "at": world.now.isoformat()}}
+        facts: dict[str, Json] = unsure if lingers else {}
         if opened.effect.verb == "twin":
             facts["twin_cut"] = opened.effect.args["deployment"]
         outcome = self._event("outcome", f"{text}: {opened.effect.why}", verb=opened.effect.verb, result=text, facts=facts)

@@ -15,7 +15,7 @@ from rollout.cli.desk import Desk
 from rollout.domain.state import Event, RolloutState
 from rollout.domain.world import Scope, World
 from rollout.engine.refuse import refuse
-from rollout.errors import JournalBroken, NotFound, RolloutError
+from rollout.errors import JournalBroken, NotFound, RolloutError, RouteTaken
 from rollout.plan.load import LoadedPlan
 from rollout.store.records import JournalRow, StoredRollout
 from tests.unit.report.samples import NOW, event
@@ -94,6 +94,8 @@ class FakeService:
     said: list[tuple[str, str, str, str, Mapping[str, Any]]] = field(default_factory=list)
     started: list[LoadedPlan] = field(default_factory=list)
     fails: BaseException | None = None
+    taken: Callable[[], None] | None = None
+    """another process claims the rollout just before this one does: what that looks like in the store"""
     ran: int = 0
     forced: bool = False
 
@@ -123,6 +125,9 @@ class FakeService:
         self.ran += 1
         if self.fails is not None:
             raise self.fails
+        if self.taken is not None:
+            self.taken()
+            raise RouteTaken("is being run by another process")
         last = self.store.load(rollout_id).state
         for last in self.states:
             self.store.put(last)

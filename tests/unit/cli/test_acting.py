@@ -146,6 +146,20 @@ def test_rollback_takes_over_when_the_owner_leaves_the_word_unheard(desk: FakeDe
     assert 45 < desk.clock.slept < 60
 
 
+def test_rollback_waits_for_an_owner_that_claimed_it_in_the_same_moment(desk: FakeDesk, capsys: Captured) -> None:
+    """Nobody ticked it when the word was said; somebody's `run` came first when this process wanted to."""
+    desk.put(state())
+
+    def claimed() -> None:
+        desk.put(state(), owner=OTHER, lease_until=NOW + minutes(30))
+
+    desk.service.taken = claimed
+    desk.clock.then = [lambda: None, lambda: desk.store.put(rolled_back())]
+    assert main(["rollback", ID, "--reason", "r"]) == 0
+    assert desk.service.ran == 1
+    assert "elsewhere:4711 ticks it" in capsys.readouterr().err
+
+
 def test_rollback_that_halts_ends_with_its_code(desk: FakeDesk) -> None:
     desk.put(state())
     desk.service.states = [halted().model_copy(update={"undo": rolled_back().undo})]
