@@ -41,12 +41,13 @@ def message(response: httpx.Response) -> str:
 
 @dataclass
 class Stream:
-    """A stream that was read to its end. `text` as it came, `chunks` parsed, `done` whether `[DONE]` came."""
+    """A stream that was read to its end. `text` as it came, `chunks` parsed; whether `[DONE]` came, or the connection broke off."""
 
     status: int
     text: str = ""
     chunks: list[Row] = field(default_factory=list)
     done: bool = False
+    broken: bool = False
 
     @property
     def error(self) -> Row | None:
@@ -276,15 +277,18 @@ class Site:
         body = {"model": model, "messages": [{"role": "user", "content": "hello"}], "stream": True, "sim": sim}
         with self.inference.stream("POST", "/v1/chat/completions", json=body) as response:
             seen = Stream(response.status_code)
-            for line in response.iter_lines():
-                seen.text += line + "\n"
-                if line == "data: [DONE]":
-                    seen.done = True
-                elif line.startswith("data: "):
-                    seen.chunks.append(json.loads(line.removeprefix("data: ")))
-                if started is not None and seen.chunks:
-                    started()
-                    started = None
+            try:
+                for line in response.iter_lines():
+                    seen.text += line + "\n"
+                    if line == "data: [DONE]":
+                        seen.done = True
+                    elif line.startswith("data: "):
+                        seen.chunks.append(json.loads(line.removeprefix("data: ")))
+                    if started is not None and seen.chunks:
+                        started()
+                        started = None
+            except httpx.RemoteProtocolError:
+                seen.broken = True
         return seen
 
     # --- the simulated workers
