@@ -170,7 +170,9 @@ class Site:
     def ready(self, model_id: int) -> None:
         def look() -> bool:
             row = self.model(model_id)
-            return bool(row["ready_replicas"] == row["replicas"] and row["state"] == "running")
+            return bool(
+                row["ready_replicas"] == row["replicas"] and row.get("state", "running") == "running"
+            )  # 2.2 has no state of deployments
 
         self.until(look, f"deployment {model_id} ready")
 

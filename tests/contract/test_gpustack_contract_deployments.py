@@ -31,7 +31,7 @@ def test_a_new_deployment_has_no_state_and_becomes_running(gpustack: Site) -> No
     assert fresh["ready_replicas"] in (0, 1)
     gpustack.ready(fresh["id"])
     row = gpustack.model(fresh["id"])
-    assert (row["state"], row["ready_replicas"], row["replicas"]) == ("running", 1, 1)
+    assert (row.get("state"), row["ready_replicas"], row["replicas"]) == ("running" if gpustack.balances else None, 1, 1)
     instance = gpustack.instances(fresh["id"])[0]
     assert (instance["state"], instance["worker_name"], instance["restart_count"]) == ("running", "spark-01", 0)
     assert instance["name"].startswith(fresh["name"] + "-")
@@ -77,7 +77,8 @@ def test_scaling_to_zero_ends_the_instance_and_the_state_says_pending(gpustack: 
     put(gpustack, model, replicas=0)
     gpustack.until(lambda: not gpustack.instances(model["id"]), "no instance")
     gpustack.until(lambda: str(gpustack.ask(route["name"]).status_code) == gpustack.gap, "nobody answers")
-    gpustack.until(lambda: gpustack.model(model["id"])["state"] == "pending", "pending")
+    if gpustack.balances:
+        gpustack.until(lambda: gpustack.model(model["id"])["state"] == "pending", "pending")
     gpustack.until(lambda: gpustack.target_list(route["id"])[0]["state"] == "unavailable", "target unavailable")
     put(gpustack, model, replicas=1)
     gpustack.settled(route)
@@ -131,7 +132,8 @@ def test_an_instance_that_fails_to_start_says_error(gpustack: Site) -> None:
     model = gpustack.deploy(wait=False, env={"SIM_FAIL_START": "1"}, restart_on_error=False)
     gpustack.until(lambda: [row for row in gpustack.instances(model["id"]) if row["state"] == "error"], "error")
     assert gpustack.instances(model["id"])[0]["state_message"]
-    gpustack.until(lambda: gpustack.model(model["id"])["state"] == "error", "deployment in error")
+    if gpustack.balances:
+        gpustack.until(lambda: gpustack.model(model["id"])["state"] == "error", "deployment in error")
     assert gpustack.model(model["id"])["ready_replicas"] == 0
 
 

@@ -12,7 +12,8 @@ class Flavour:
     version: str
     commit: str
     balances: bool
-    """all weights positive or none; `lb_mode`, `plugins` and `max_running_requests` exist; the server owns keys of a route's meta"""
+    """all weights positive or none; `lb_mode`, `plugins`, `max_running_requests` and a deployment's `state` exist; the server owns keys
+    of a route's meta"""
     gap_status: int
     gap: str
     """what a request gets while its route has no active target"""
