@@ -90,6 +90,7 @@ class Site:
         self.balances = release(described["version"]) >= (2, 3)
         self.gateway = described["mode"] != "disabled"
         self.gap = "503" if self.balances else "404"  # what a request gets while its route has no active target
+        self.gaps = {self.gap, "503"} if self.gateway else {self.gap}
         server, inference = described["server_url"], described["inference_url"]
         self.api = _client(server, headers=_bearer(described["management_key"]))
         self.inference = _client(inference, headers=_bearer(described["inference_key"]))
@@ -209,6 +210,15 @@ class Site:
     def drop_cache(self, route: Row) -> None:
         """The name-only write."""
         response = self.api.put(f"/v2/model-routes/{route['id']}", json={"name": route["name"]})
+        assert response.status_code == 200, response.text
+
+    def remove(self, route: Row, target: Row) -> None:
+        """One target leaves; before 2.3 by a list without it, since the server denies to know single targets."""
+        if self.balances:
+            response = self.api.delete(f"/v2/model-route-targets/{target['id']}")
+        else:
+            kept = [{k: t[k] for k in ("id", "model_id", "weight")} for t in self.target_list(route["id"]) if t["id"] != target["id"]]
+            response = self.api.put(f"/v2/model-routes/{route['id']}", json={"name": route["name"], "targets": kept})
         assert response.status_code == 200, response.text
 
     def forget(self, kind: str, row_id: int) -> None:

@@ -138,6 +138,8 @@ class TargetRules:
     def delete(self, call: Call) -> None:
         """Effective at once; siblings are not touched."""
         target = self._find(call)
+        if not self.core.flavour.deletes_targets:
+            raise ApiError(404, f"ModelRouteTarget with id '{call.id}' not found.")
         self.world.remove("model-route-targets", call.id)
         self.control.target_deleted(target)
         self.control.refresh_mode(target["route_id"])
