@@ -54,7 +54,7 @@ EXIT_MEANING: dict[ExitCode, str] = {
     ExitCode.HOLDING: "holding: waits for a reason that a person can end",
     ExitCode.INCONCLUSIVE: "inconclusive: no verdict within the deadline",
     ExitCode.HALTED: "halted: a person is needed now",
-    ExitCode.WAIT_TIMEOUT: "`wait` timed out",
+    ExitCode.WAIT_TIMEOUT: "`wait` timed out, or what was waited for cannot come any more",
     ExitCode.UNREACHABLE: "a server is unreachable after retries",
     ExitCode.ROLLBACK_INCOMPLETE: "rollback incomplete",
     ExitCode.WINDOW_OPEN: "the rollback window is still open",
@@ -86,7 +86,7 @@ class UsageError(RolloutError):
 
 
 class NotFound(RolloutError):
-    """No such rollout in this store."""
+    """What was named does not exist."""
 
     exit_code = ExitCode.USAGE
     hint = "`rollout list` shows what this store knows; `--store` names another one."

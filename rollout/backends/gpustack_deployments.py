@@ -17,7 +17,8 @@ from rollout.backends.together import Together
 from rollout.clients.gpustack import GPUStack
 from rollout.clients.gpustack_rows import Model
 from rollout.domain.receipts import spec_digest
-from rollout.errors import Refused
+from rollout.errors import Refused, ServerError
+from rollout.plan.hidden import without
 
 Json = Any
 _MAY_DIFFER = frozenset({"replicas", "categories", "description"})
@@ -55,7 +56,11 @@ class Deployments:
             return model
 
         async def write(_seen: Model | None) -> None:
-            await self._client.create_model({**spec, "name": name, "enable_model_route": False})
+            try:
+                await self._client.create_model({**spec, "name": name, "enable_model_route": False})
+            except ServerError as error:
+                error.why = without(error.why, spec)  # an answer may repeat what it refuses
+                raise
 
         done: Brought[Model | None] = await self._hand.bring(End(f"deployment {name}", look, lambda m: m is not None, write))
         return done.receipt(id=done.seen.id if done.seen else None)

@@ -93,6 +93,7 @@ async def observe(client: GPUStack, clock: Clock, scope: Scope, samples: SampleS
         deployments=deployments,
         probe_routes={n: views[n] for n in scope.probe_routes if n in views},
         workers={w.name: worker_view(w, now) for w in lists.workers},
+        server_time=client.server_time,
         samples=await _sampled(lists, {n: deployments[n] for n in scope.sample if n in deployments}, samples),
     )
 

@@ -9,6 +9,7 @@ from typing import Any
 from rollout.backends.gpustack_spec import spec_of
 from rollout.clients.gpustack_rows import Instance, Model, Route, Target, Worker
 from rollout.domain.world import DeploymentView, InstanceView, RouteView, TargetView, WorkerView
+from rollout.plan.hidden import keepable_text
 
 Json = Any
 OWNED = frozenset(
@@ -51,8 +52,8 @@ def deployment_view(model: Model, instances: Iterable[Instance], targets: Iterab
 
 
 def instance_view(row: Instance) -> InstanceView:
-    """One copy."""
-    return InstanceView(row.id, row.name, row.state, row.worker_name, row.restart_count or 0, row.state_message or "")
+    """One copy. Its message may repeat the command line it was started with."""
+    return InstanceView(row.id, row.name, row.state, row.worker_name, row.restart_count or 0, keepable_text(row.state_message or ""))
 
 
 def worker_view(worker: Worker, now: datetime) -> WorkerView:

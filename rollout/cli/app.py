@@ -14,6 +14,7 @@ import typer
 
 from rollout import __version__
 from rollout.cli.lazy import WIDTH, LazyGroup
+from rollout.cli.outlet import CLOSED, OutputClosedError, OutputFailed, abandon, outlets
 
 app = typer.Typer(
     name="rollout",
@@ -46,11 +47,18 @@ def main(args: list[str] | None = None) -> int:
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # we use none, and looking for them opens every installed package
     gc.set_threshold(50_000, 20, 20)  # loading a command makes many objects and drops hardly any
     try:
-        done = typer.main.get_command(app).main(args=args, prog_name="rollout", standalone_mode=False)
+        with outlets():
+            done = typer.main.get_command(app).main(args=args, prog_name="rollout", standalone_mode=False)
+    except OutputClosedError:
+        abandon()
+        return CLOSED
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the last place before the user: every error becomes three lines
         from rollout.cli.failing import explain
 
-        return explain(error)
+        code = explain(error)
+        if isinstance(error, OutputFailed):
+            abandon()
+        return code
     return int(done or 0)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
-from rollout.cli import output
+from rollout.cli import options, output
 from rollout.cli.lazy import verb
 from rollout.errors import ExitCode, RolloutError
 
@@ -37,7 +38,7 @@ class DemoFailed(RolloutError):
     examples=("rollout demo", "rollout demo --bad none", "rollout demo --sabotage kill-stable"),
     exits=(ExitCode.DONE, ExitCode.UNEXPECTED),
 )
-def demo(bad: BadOption = Bad.TTFT, sabotage: SabotageOption = None) -> int:
+def demo(bad: BadOption = Bad.TTFT, sabotage: SabotageOption = None, json: options.Json = False) -> int:
     """Watch a healthy and a bad rollout on a built-in sandbox.
 
     Both run under live streaming traffic, with the real margins and error bounds; only durations are compressed. The last line
@@ -57,8 +58,11 @@ def demo(bad: BadOption = Bad.TTFT, sabotage: SabotageOption = None) -> int:
     progress = Progress()
     done = run_demo(bad.value, sabotage.value if sabotage else None, output.progress, progress)
     progress.end()
+    if json:
+        output.as_json(dataclasses.asdict(done))
     figures = f"failed_requests={done.failed_requests} cut_streams={done.cut_streams}"
-    output.result(f"demo: completed={done.completed} rolled_back={done.rolled_back} {figures}")
+    if not json:
+        output.result(f"demo: completed={done.completed} rolled_back={done.rolled_back} {figures}")
     wanted = (2, 0) if bad is Bad.NONE else (1, 1)
     harmed = done.failed_requests > 0 or done.cut_streams > 0
     return int(ExitCode.UNEXPECTED if harmed or (done.completed, done.rolled_back) != wanted else ExitCode.DONE)

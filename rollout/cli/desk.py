@@ -11,7 +11,7 @@ from rollout.cli import wiring
 from rollout.clock import Clock, SystemClock
 from rollout.domain.state import Event, RolloutState
 from rollout.report.events import routine
-from rollout.report.view import EVENTS_SHOWN, Owner, StatusView, view_of
+from rollout.report.view import EVENTS_SHOWN, Owner, SaidView, StatusView, view_of
 from rollout.settings import Settings
 
 if TYPE_CHECKING:
@@ -44,7 +44,9 @@ class Desk:
     def view(self, stored: StoredRollout, *, events: bool = True) -> StatusView:
         """The rollout in words, with its last journal entries."""
         told = self._last(stored.state.id) if events else []
-        return view_of(stored.state, wiring.plan_of(stored), told, self.owner(stored))
+        waiting = () if stored.state.terminal else self.store.pending(stored.state.id)
+        said = [SaidView(verb=c.verb, actor=c.actor, reason=c.reason, at=c.at) for c in waiting]
+        return view_of(stored.state, wiring.plan_of(stored), told, self.owner(stored), said)
 
     def _last(self, rollout_id: str) -> list[Event]:
         seen, kept = self._read.get(rollout_id, (0, []))

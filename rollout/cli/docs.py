@@ -38,9 +38,9 @@ def cli_page() -> str:
 
 def _shared() -> str:
     return (
-        "Results go to stdout and progress to stderr. `--json` prints one JSON document. `NO_COLOR` is obeyed, and colour never\n"
-        "carries a meaning alone. Errors have three lines: what, why, and what next; `ROLLOUT_DEBUG=1` adds the traceback.\n"
-        "[Exit codes](exit-codes.md) have a page of their own.\n\n"
+        "Results go to stdout and progress to stderr. `--json` prints one JSON document (`watch`: one a line). Under `NO_COLOR` no\n"
+        "escape code is written, and colour never carries a meaning alone. Errors have three lines: what, why, and what next;\n"
+        "`ROLLOUT_DEBUG=1` adds the traceback. [Exit codes](exit-codes.md) have a page of their own.\n\n"
         "| variable | means |\n|---|---|\n"
         "| `ROLLOUT_STORE` | where rollouts are kept, when `--store` is absent |\n"
         "| `ROLLOUT_ACTOR` | who is acting, when `--actor` is absent; then the CI's identity, then `USER` |\n"
@@ -61,6 +61,7 @@ def codes_page() -> str:
             "|---:|---|---|",
             *rows,
             "| 130 | Ctrl-C: this command ended, the rollout goes on with whoever ticks it | |",
+            "| 141 | whoever read the output has gone, as in `\\| head` | |",
         ]
     )
     told = (

@@ -28,6 +28,16 @@ def as_json(value: Any) -> None:
     print(redact(json.dumps(value, indent=2, ensure_ascii=False, default=str)))
 
 
+def json_line(value: Any) -> None:
+    """One document of several, on a line of its own, at once."""
+    print(redact(json.dumps(value, ensure_ascii=False, default=str)), flush=True)
+
+
+def plain() -> bool:
+    """Whether nothing but text may be written: no colour, no bold, no moving cursor."""
+    return os.environ.get("NO_COLOR", "") != ""
+
+
 PIPE = 120
 """columns where there is no terminal to ask"""
 
@@ -37,4 +47,4 @@ def console() -> Console:
     from rich.console import Console
 
     known = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return Console(highlight=False, width=None if known else PIPE)
+    return Console(highlight=False, width=None if known else PIPE, color_system=None if plain() else "auto")

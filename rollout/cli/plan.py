@@ -50,6 +50,7 @@ async def _look(loaded: LoadedPlan) -> tuple[DryRun, str | None]:
     from rollout.analysis.config import config_for
     from rollout.cli import wiring
     from rollout.clock import SystemClock
+    from rollout.domain.access import FACT
     from rollout.domain.context import Ctx
     from rollout.domain.state import Phase, RolloutState, StepName
     from rollout.engine.preview import preview
@@ -73,6 +74,7 @@ async def _look(loaded: LoadedPlan) -> tuple[DryRun, str | None]:
     connected = await wiring.connect(said, clock)
     try:
         world = await connected.backend.observe(scope_of(state))
+        state.facts[FACT] = await connected.measurer.perform("probe_key", {"model": said.route.name})
         seen = preview(Ctx(said, state, world, connected.backend.derive, connected.backend.diff))
     finally:
         await connected.aclose()

@@ -34,7 +34,7 @@ def tick(
         raise UsageError("`rollout tick` needs an ID or --all", why="it got both or none", hint="`rollout tick --all` ticks what is due.")
     with opened(store, actor) as desk:
         ids = [desk.store.load(rollout_id).state.id] if rollout_id else _due(desk)
-        rows = [_one(desk, one) for one in ids]
+        rows = [_one(desk, one, alone=not all_) for one in ids]
     if json:
         output.as_json(rows)
     elif not rows:
@@ -51,11 +51,16 @@ def _due(desk: Desk) -> list[str]:
     return [one.state.id for one in active if one.next_wake is None or one.next_wake <= now or desk.store.pending(one.state.id)]
 
 
-def _one(desk: Desk, rollout_id: str) -> dict[str, Any]:
+def _one(desk: Desk, rollout_id: str, *, alone: bool) -> dict[str, Any]:
     """One tick; what failed is a row too, so that one rollout does not stop the others."""
     from rollout.cli.progress import Progress
+    from rollout.domain.taken import by_route, goes_on
     from rollout.report.view import exit_code_for, summary
 
+    known = desk.store.load(rollout_id).state
+    if by_route(known) and not known.terminal:
+        said = f"left alone, it holds no plan: `{goes_on(known)[0]}` goes on"
+        return {"id": rollout_id, "phase": known.phase.value, "summary": said, "exit_code": int(ExitCode.USAGE if alone else ExitCode.DONE)}
     progress = Progress(live=False)
     try:
         state = asyncio.run(desk.service().tick(rollout_id, progress))

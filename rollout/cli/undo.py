@@ -97,6 +97,7 @@ def rollback(
     from rollout.cli.driving import DETACHED, detached, tell
     from rollout.cli.progress import Progress
     from rollout.cli.wiring import connect_to
+    from rollout.domain.taken import route_command
 
     with opened(store, actor, create=True) as desk:
         held = desk.store.active_on(server.rstrip("/"), route)
@@ -112,7 +113,7 @@ def rollback(
             state = asyncio.run(work)
         except KeyboardInterrupt:
             progress.end()
-            detached(f"--route {route}")
+            detached(f"route {route}", route_command(route, server))
             return DETACHED
         finally:
             progress.end()
@@ -132,6 +133,8 @@ def _go_back(word: str, rollout_id: str, reason: str, store: str | None, actor: 
     from rollout.report.view import needs_person
 
     with opened(store, actor) as desk:
+        if heard is None:
+            _reachable(desk.store.load(rollout_id).state)
         state = desk.store.load(heard).state if heard else desk.say(rollout_id, word, why)
         output.progress(f"{word}: said to {state.id} as {desk.actor}")
         while not asyncio.run(_by_owner(desk, state.id)):
@@ -147,6 +150,15 @@ def _go_back(word: str, rollout_id: str, reason: str, store: str | None, actor: 
             break
         tell(desk, state.id, json=json)
         return _code(desk.store.load(state.id).state)
+
+
+def _reachable(state: RolloutState) -> None:
+    """Raise before anything is said to a rollout that this process could not tick."""
+    from rollout.domain.taken import by_route, goes_on
+
+    if by_route(state) and not state.terminal:
+        msg = f"rollout {state.id} goes back already, and holds no plan that says how to reach its server"
+        raise UsageError(msg, why=f"it took route {state.route} over from the marker", hint=f"`{goes_on(state)[0]}` goes on with it.")
 
 
 def _heard(word: str, rollout_id: str, why: str, store: str | None, actor: str | None) -> str | None:

@@ -30,13 +30,13 @@ def wait(
 ) -> int:
     """Block until a rollout is where you want it.
 
-    Ends with 0 when it is there, with the rollout's own code when it ended or halted elsewhere, and with 14 when time is up.
+    Ends with 0 when it is there, with the rollout's own code when it ended or halted elsewhere, and with 14 when time is up or it
+    ended well but elsewhere, such as completed for `--until rolled_back`; stderr says which.
     It only looks: somebody else has to tick.
     """
     from rollout.cli.desk import opened
     from rollout.cli.durations import seconds
-    from rollout.report.goal import goal_of
-    from rollout.report.view import exit_code_for
+    from rollout.report.goal import ended_with, goal_of
 
     goal, limit = goal_of(until), None if timeout is None else seconds("--timeout", timeout)
     with opened(store) as desk:
@@ -46,9 +46,8 @@ def wait(
         output.as_json(view.model_dump(mode="json"))
     else:
         output.result(f"{view.phase.value}  {view.id}  {view.summary}")
-    if goal.reached(stored.state):
-        return int(ExitCode.DONE)
-    return int(exit_code_for(stored.state) if _over(goal, stored) else ExitCode.WAIT_TIMEOUT)
+    over = _over(goal, stored) or goal.reached(stored.state)
+    return int(ended_with(goal, stored.state, output.progress) if over else ExitCode.WAIT_TIMEOUT)
 
 
 def _over(goal: Goal, stored: StoredRollout) -> bool:

@@ -20,17 +20,19 @@ EVERY = 1.0
     examples=("rollout watch 3f2a", "rollout watch 3f2a 2>&1 | tee rollout.log"),
     exits=(ExitCode.DONE, ExitCode.USAGE, ExitCode.ROLLED_BACK),
 )
-def watch(rollout_id: options.RolloutId, store: options.Store = None) -> int:
+def watch(rollout_id: options.RolloutId, json: options.Json = False, store: options.Store = None) -> int:
     """Show the status and keep it fresh until the rollout ends.
 
-    On a terminal one screen is redrawn; in a pipe each journal entry is one line. Ctrl-C ends the watching and nothing else.
+    On a terminal one screen is redrawn; in a pipe, and under NO_COLOR, each journal entry is one line. With --json each
+    entry is one line of JSON, and the last line is the status. Ctrl-C ends the watching and nothing else.
     """
     from rollout.cli.desk import opened
 
     with opened(store) as desk:
         found = desk.store.load(rollout_id).state.id
         try:
-            return asyncio.run(_screen(desk, found) if sys.stdout.isatty() else _lines(desk, found))
+            redrawn = sys.stdout.isatty() and not json and not output.plain()
+            return asyncio.run(_screen(desk, found) if redrawn else _lines(desk, found, json=json))
         except KeyboardInterrupt:
             output.progress(f"stopped watching; the rollout is not touched. `rollout watch {found}` comes back")
             return 130
@@ -50,19 +52,26 @@ async def _screen(desk: Desk, rollout_id: str) -> int:
             await desk.clock.sleep(EVERY)
 
 
-async def _lines(desk: Desk, rollout_id: str) -> int:
+async def _lines(desk: Desk, rollout_id: str, *, json: bool) -> int:
     from rollout.cli.desk import event_of
     from rollout.cli.progress import Progress
     from rollout.domain.state import StepName
+    from rollout.report.events import event_view
 
     progress, seen, step = Progress(sys.stdout, live=False), 0, "declare"
     while True:
         stored = desk.store.load(rollout_id)
         for row in desk.store.journal(rollout_id, after=seen):
             seen, step = row.seq, row.data["step"] if row.kind == "step" else step
+            if json:
+                output.json_line({**event_view(event_of(row)).model_dump(mode="json"), "seq": row.seq, "step": step})
+                continue
             progress(event_of(row), stored.state.model_copy(update={"step": StepName(step)}))
         if stored.state.terminal:
             view = desk.view(stored, events=False)
+            if json:
+                output.json_line(view.model_dump(mode="json"))
+                return view.exit_code or 0
             output.result(f"{view.phase.value}  {view.id}  {view.summary}")
             return view.exit_code or 0
         await desk.clock.sleep(EVERY)

@@ -6,6 +6,7 @@ It must not decide, wait for effects, or repeat a write; that is the backend's w
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -36,6 +37,11 @@ class GPUStack:
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self._http.aclose()
+
+    @property
+    def server_time(self) -> datetime | None:
+        """The server's clock, as its latest answer said."""
+        return self._http.server_time
 
     async def version(self) -> str:
         """Such as `v2.3.0`; needs no key."""

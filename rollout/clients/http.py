@@ -10,6 +10,8 @@ import asyncio
 import json
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from types import TracebackType
 from typing import Any, NoReturn, Self, TypeVar
 
@@ -66,6 +68,8 @@ class Http:
         """`transport` is for tests. Raises UsageError for a URL that is not http(s) or that carries a password."""
         self._secret = secret
         self._limits = limits
+        self.server_time: datetime | None = None
+        """the `Date` of the latest answer"""
         self._retry = retry
         self._client = httpx.AsyncClient(
             base_url=_checked(base_url),
@@ -114,6 +118,7 @@ class Http:
         try:
             async with asyncio.timeout(self._limits.total), self._client.stream(method, path, params=params, json=body) as answer:
                 call = Call(method, path, answer.status_code)
+                self.server_time = _date(answer.headers.get("date")) or self.server_time
                 raw = await self._read(call, answer)
         except TimeoutError:
             _unanswered(call, f"no complete answer within {self._limits.total:g} s")
@@ -162,6 +167,15 @@ def typed(adapter: TypeAdapter[T], data: Json, call: Call) -> T:
             f"`{'.'.join(str(p) for p in e['loc']) or 'answer'}`: {e['msg']}" for e in error.errors(include_input=False, include_url=False)
         ]
         raise HttpBadAnswer(call, cut("; ".join(found))) from None
+
+
+def _date(header: str | None) -> datetime | None:
+    """An HTTP date; None when there is none or it cannot be read."""
+    try:
+        found = parsedate_to_datetime(header) if header else None
+    except ValueError:
+        return None
+    return found if found is None or found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def _no_constant(name: str) -> NoReturn:

@@ -73,6 +73,11 @@ class Ctx:
         """Seconds since `moment`; 0 when unknown."""
         return (self.now - moment).total_seconds() if moment else 0.0
 
+    def promoted(self) -> bool:
+        """A person said `promote` while this very target was worked on."""
+        said = self.state.fact("said.promote")
+        return said is not None and said.get("target", self.state.target) == self.state.target
+
     def unsure(self) -> Effect | None:
         """The last write that was sent and not answered, while it may still land."""
         raw = self.state.fact("unsure")
@@ -93,9 +98,11 @@ class Ctx:
         return Wait(self.now + timedelta(seconds=seconds), why, deadline)
 
 
-def await_within(ctx: Ctx, key: str, seconds: float, why: str, reason: str, pause: float = POLL) -> Decision:
-    """Wait for something that others must do; after `seconds` a hold, which lifts by itself once it happened. `key`: one per wait."""
+def awaited(ctx: Ctx, done: bool, key: str, seconds: float, why: str, reason: str, pause: float = POLL) -> Decision | None:
+    """None once it is `done`. Until then a wait, and after `seconds` a hold that lifts by itself. `key`: the fact of this wait."""
     began = ctx.at(key)
+    if done:
+        return Record({key: None}, f"over: {why}") if began else None
     if began is None:
         return Record({key: {"at": ctx.now.isoformat()}}, f"waits: {why}")
     if ctx.since(began) > seconds:

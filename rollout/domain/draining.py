@@ -32,7 +32,7 @@ def wait_empty(ctx: Ctx, name: str, key: str, quiet: float, deadline: float, on_
     if took > deadline:
         if on_timeout == "proceed":
             return _done(key, {**fact, "forced": True}, ctx, took, f"deadline passed and the plan says proceed: {answer.why}")
-        return HoldOn("drain_timeout", f"{name} after {took:.0f} s: {answer.why}", clears=(key,))
+        return HoldOn("drain_timeout", f"{name} after more than {deadline:.0f} s: {answer.why}", clears=(key,))
     if answer.mark != before:
         mark = asdict(answer.mark) | {"at": answer.mark.at.isoformat()} if answer.mark else None
         return Record({key: {**fact, "mark": mark}}, answer.why)

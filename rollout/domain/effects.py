@@ -20,6 +20,7 @@ Measurements (carried out by a `Measurer`; results are facts, nothing is configu
   warm_up            {model, prompts, n, max_tokens}
   verify_share       {model, deployment, old, new, limit}           own requests with fresh ids; likelihood ratio 1000:1
   probe_pairs        {stable, canary, n, prompts, max_tokens, seq}  paired requests, one in flight a side
+  probe_key          {model}                                        may the inference key use that route? asked before the claim
   stage_cell         {model, worker, prompt_tokens, concurrency, requests, output_tokens}
 """
 
@@ -107,7 +108,7 @@ WRITES: dict[str, Callable[[Mapping[str, Json], World], bool]] = {
 LINGERING = frozenset({"mark_route", "create_deployment", "create_probe_route", "join", "set_weight", "twin", "leave"})
 """writes that would undo an undo when they land after it: a server carries out what it accepted, also when nobody waits any more"""
 
-MEASURES = frozenset({"probe", "warm_up", "verify_share", "probe_pairs", "stage_cell"})
+MEASURES = frozenset({"probe", "warm_up", "verify_share", "probe_pairs", "probe_key", "stage_cell"})
 
 
 def satisfied(effect: Effect, world: World) -> bool:

@@ -119,4 +119,6 @@ def holder(world: World) -> str | None:
     marker = marker_of(world.route)
     if marker is None:
         return None
-    return f"rollout {marker.get('id', '?')} (store {str(marker.get('store', '?'))[:8]}, until {marker.get('expires', '?')})"
+    began, by = marker.get("id", "?"), marker.get("by")
+    who = f"rollout {by} (which takes back what {began} did; store" if by else f"rollout {began} (store"
+    return f"{who} {str(marker.get('store', '?'))[:8]}, until {marker.get('expires', '?')})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -13,10 +13,13 @@ from pydantic import Field
 
 from rollout.domain.state import Frozen, RolloutState
 from rollout.domain.world import RouteView, TargetView
-from rollout.plan.hidden import redacted
+from rollout.plan.hidden import keepable
 
 Json = Any
 _SUFFIX = re.compile(r"-r[0-9a-f]{8}$")
+LONGEST = 60
+"""characters of a name we give; the server makes longer ones out of it, for instances"""
+MARK = 6
 
 
 class TargetReceipt(Frozen):
@@ -78,9 +81,17 @@ class Receipts(Frozen):
 
 
 def spec_digest(spec: Mapping[str, Json]) -> str:
-    """SHA-256 (hex) of a spec without its secrets: says later whether it is still the one that was declared."""
-    text = json.dumps(redacted(dict(spec)), sort_keys=True, separators=(",", ":"), default=str)
-    return hashlib.sha256(text.encode()).hexdigest()
+    """SHA-256 (hex) of a spec: says later whether it is still the one that was declared.
+
+    Of what is hidden in it 16 bits enter: enough to see a change, too little to guess a password by.
+    """
+    whole, kept = _canonical(dict(spec)), _canonical(keepable(dict(spec)))
+    check = hashlib.sha256(whole.encode()).hexdigest()[:4] if kept != whole else ""
+    return hashlib.sha256((kept + check).encode()).hexdigest()
+
+
+def _canonical(value: Json) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
 
 
 def short(rollout_id: str) -> str:
@@ -88,9 +99,25 @@ def short(rollout_id: str) -> str:
     return "r" + rollout_id.replace("-", "")[:8]
 
 
-def derived(base: str, rollout_id: str) -> str:
-    """Name of the successor of `base`; an earlier rollout's suffix is replaced, not piled up."""
-    return f"{_SUFFIX.sub('', base)[:50]}-{short(rollout_id)}"
+def derived(base: str, rollout_id: str, taken: Collection[str] = ()) -> str:
+    """Name of the successor of `base`; an earlier rollout's suffix is replaced, not piled up.
+
+    Where that would be too long, or is among the `taken` names, six digits of a hash of `base` tell it from others.
+    """
+    stem, tag, attempt = _SUFFIX.sub("", base), short(rollout_id), 0
+    name = f"{stem}-{tag}"
+    while name in taken or len(name) > LONGEST:
+        mark = hashlib.sha256(f"{base}/{attempt}".encode()).hexdigest()[:MARK]
+        name, attempt = f"{stem[: LONGEST - len(tag) - MARK - 2]}-{mark}-{tag}", attempt + 1
+    return name
+
+
+def successors(stable: Sequence[str], rollout_id: str, others: Iterable[str]) -> dict[str, str]:
+    """Stable deployment -> name of its successor, each its own, and none that is on the route already."""
+    names: dict[str, str] = {}
+    for base in stable:
+        names[base] = derived(base, rollout_id, {*others, *stable, *names.values()})
+    return names
 
 
 def named(target: TargetView) -> str:
@@ -103,10 +130,11 @@ def take(rollout_id: str, route: RouteView, stable: tuple[str, ...], scaled: Map
     targets = tuple(TargetReceipt(deployment=named(t), weight=t.weight, extra=dict(t.extra)) for t in route.targets)
     weights = {t.deployment: t.weight for t in targets}
     tag = short(rollout_id)
+    canaries = successors(stable, rollout_id, weights)
     pairs = tuple(
         Pair(
             stable=name,
-            canary=derived(name, rollout_id),
+            canary=canaries[name],
             stable_probe=f"probe-{tag}-{n}-stable",
             canary_probe=f"probe-{tag}-{n}-canary",
             weight=weights[name],
@@ -127,9 +155,10 @@ def take(rollout_id: str, route: RouteView, stable: tuple[str, ...], scaled: Map
     )
 
 
-def marker(receipts: Receipts, store_id: str, nonce: str, expires: datetime) -> dict[str, Json]:
-    """What the route's `meta` carries while we hold it."""
+def marker(receipts: Receipts, store_id: str, nonce: str, expires: datetime, by: str | None = None) -> dict[str, Json]:
+    """What the route's `meta` carries while we hold it. `by`: the rollout that took over what `id` had begun."""
     return {
+        **({"by": by} if by else {}),
         "id": receipts.rollout,
         "store": store_id,
         "nonce": nonce,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from rollout.domain.context import POLL, Ctx, act, await_within
-from rollout.domain.decision import Decision, HoldOn, TakeBack
+from rollout.domain.access import pause
+from rollout.domain.context import Ctx, act, awaited
+from rollout.domain.decision import Decision, HoldOn, Record, TakeBack
 from rollout.domain.health import memory_below, memory_unknown
 
 READY_PROBES = 3
@@ -34,9 +35,7 @@ def bring_up(ctx: Ctx, name: str, probe_route: str, key: str, within: float) -> 
     route = ctx.world.probe_routes.get(probe_route)
     if route is None or route.target_of(name) is None:
         return act("create_probe_route", f"private route {probe_route} to {name}", f"{key}.routed", name=probe_route, deployment=name)
-    if not all(t.active for t in route.targets):
-        return route_active(ctx, probe_route)
-    return _answers(ctx, probe_route, view.name, key, waited, within)
+    return route_active(ctx, probe_route) or _answers(ctx, probe_route, view.name, key, waited, within)
 
 
 def _not_ready(ctx: Ctx, name: str, waited: float, within: float) -> Decision:
@@ -44,7 +43,7 @@ def _not_ready(ctx: Ctx, name: str, waited: float, within: float) -> Decision:
     if view.restarts >= 2:
         return TakeBack("restarts", f"{name} restarted {view.restarts} times while starting: {_messages(ctx, name)}")
     if waited > within:
-        return HoldOn("not_ready", f"{name} is not ready after {waited:.0f} s: {_messages(ctx, name)}")
+        return HoldOn("not_ready", f"{name} is not ready after {within:.0f} s: {_messages(ctx, name)}")
     states = ", ".join(f"{i.name} {i.state}" for i in view.instances) or "not scheduled yet (the server rescans every 180 s)"
     return ctx.wait(f"{name} becomes ready: {states}", deadline=ctx.now + timedelta(seconds=within - waited))
 
@@ -57,17 +56,33 @@ def _answers(ctx: Ctx, probe_route: str, name: str, key: str, waited: float, wit
     seen = ctx.state.fact(f"{key}.answered")
     if seen and seen.get("ok", 0) == seen.get("n", -1):
         return None
-    if seen is not None and waited > within:
-        return HoldOn("not_ready", f"{name} runs but does not answer: {seen.get('errors')}", clears=(f"{key}.answered",))
-    if seen is not None and ctx.since(ctx.at(f"{key}.answered")) < POLL:
-        return ctx.wait(f"{name} runs but does not answer yet")
+    if seen is not None:
+        return _silent(ctx, name, key, waited, within) or _ask(probe_route, name, key)
+    return _ask(probe_route, name, key)
+
+
+def _silent(ctx: Ctx, name: str, key: str, waited: float, within: float) -> Decision | None:
+    """It runs and its own requests fail; None when they are due again."""
+    asked, silent = f"{key}.answered", f"{key}.silent"
+    errors = "; ".join(dict.fromkeys(ctx.state.fact(asked).get("errors") or ())) or "no answer"
+    if waited > within:
+        return HoldOn("not_ready", f"{name} runs but does not answer: {errors}", clears=(asked, silent))
+    if ctx.at(silent) is None:
+        return Record({silent: {"at": ctx.state.fact(asked)["at"]}}, f"{name} runs but does not answer yet: {errors}")
+    left = pause(ctx, asked, silent)
+    deadline = ctx.now + timedelta(seconds=within - waited)
+    return ctx.wait(f"{name} runs but does not answer yet: {errors}", left, deadline=deadline) if left > 0 else None
+
+
+def _ask(probe_route: str, name: str, key: str) -> Decision:
     return act("probe", f"does {name} answer through its private route?", f"{key}.answered", model=probe_route, n=READY_PROBES)
 
 
-def route_active(ctx: Ctx, probe_route: str) -> Decision:
-    """A private route was written, and the server has not marked its target active yet."""
+def route_active(ctx: Ctx, probe_route: str) -> Decision | None:
+    """A private route was written; wait until the server has marked its target active."""
+    done = all(t.active for t in ctx.world.probe_routes[probe_route].targets)
     why = f"private route {probe_route} becomes active"
-    return await_within(ctx, f"{probe_route}.active", ROUTE_ACTIVE_WITHIN, why, "not_ready", 0.25)
+    return awaited(ctx, done, f"{probe_route}.active", ROUTE_ACTIVE_WITHIN, why, "not_ready", 0.25)
 
 
 def warm_up(ctx: Ctx, probe_route: str, why: str, fact: str) -> Decision:

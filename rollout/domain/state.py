@@ -190,7 +190,7 @@ def _say(state: RolloutState, said: Said) -> RolloutState:
         case "accept_inconclusive" if state.hold is None or state.hold.reason != "inconclusive":
             return state
         case _:
-            said_so = {**state.facts, f"said.{said.verb}": said.model_dump(mode="json")}
+            said_so = {**state.facts, f"said.{said.verb}": {**said.model_dump(mode="json"), "target": state.target}}
             return state.model_copy(update={"facts": said_so})
 
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from rollout.domain.live import Live
+
 Json = Any
 
 
@@ -65,7 +67,7 @@ class InstanceView:
 
 @dataclass(frozen=True)
 class DeploymentView:
-    """One deployment (GPUStack "model"). `spec` holds the fields a client may set."""
+    """One deployment (GPUStack "model"). `spec` holds the fields a client may set; it is read, never stored or shown."""
 
     id: int
     name: str
@@ -76,6 +78,9 @@ class DeploymentView:
     instances: tuple[InstanceView, ...]
     routes: tuple[str, ...] = ()
     """names of all routes with a target that sends here"""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "spec", Live(self.spec))
 
     @property
     def ready(self) -> bool:
@@ -164,3 +169,5 @@ class World:
     samples: Mapping[str, EngineSample] = field(default_factory=dict)
     gateway: bool | None = False
     """a gateway splits the traffic; None = cannot be seen. Only read where the scope asks for it"""
+    server_time: datetime | None = None
+    """what the server's own clock said in its answers; None when they carry no date"""

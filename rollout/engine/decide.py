@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rollout.domain import health
+from rollout.domain.access import pause
 from rollout.domain.context import Ctx, act
 from rollout.domain.decision import Decision, Finish, Halt, HoldOn, Record
 from rollout.domain.effects import satisfied
@@ -24,6 +25,8 @@ from rollout.steps.declare import take_over
 Json = Any
 RETRY_UNDO = 10.0
 """seconds after which a write that was refused during an undo is tried again"""
+REFUSED_UNDO = 120.0
+"""seconds of refusals on the way back until a person is asked"""
 GATED: Mapping[StepName, str] = {StepName.STAGE: "stage", StepName.ATTACH: "attach", StepName.CANARY: "canary", StepName.SHIFT: "shift"}
 
 
@@ -86,11 +89,14 @@ def _lost(ctx: Ctx) -> Decision | None:
     if ctx.state.fact("halted") is None:
         return None
     seen = ctx.state.fact("halt.probe")
-    if seen is None or (seen.get("ok", 0) < 1 and ctx.since(ctx.at("halt.probe")) > 1):
+    if seen is not None and seen.get("ok", 0) < 1 and ctx.at("halt.silent") is None:
+        return Record({"halt.silent": {"at": seen["at"]}}, f"{pair.stable} is active but does not answer: {seen.get('errors')}")
+    if seen is None or (seen.get("ok", 0) < 1 and pause(ctx, "halt.probe", "halt.silent") <= 0):
         return act("probe", f"{pair.stable} is active again: does it answer?", "halt.probe", model=pair.stable_probe, n=2)
     if seen.get("ok", 0) < 1:
         return Halt("stable_lost", f"{pair.stable} is active but does not answer: {seen.get('errors')}")
-    return Record({"halted": None, "halt.probe": None, ctx.key("base"): None}, f"{pair.stable} serves again")
+    uneven = {ctx.key("base"): None, ctx.key("uneven"): {"at": ctx.now.isoformat()}}
+    return Record({"halted": None, "halt.probe": None, "halt.silent": None, **uneven}, f"{pair.stable} serves again")
 
 
 def _unmarked(ctx: Ctx) -> Decision | None:
@@ -107,11 +113,22 @@ def _refused(ctx: Ctx) -> Decision | None:
     if seen is None or _claimed_by_another(ctx):
         return None
     if ctx.state.undo is not None:
-        left = RETRY_UNDO - ctx.since(ctx.at("refused"))
-        if left <= 0:
-            return Record({"refused": None}, "the refused write is tried again")
-        return ctx.wait(f"{seen['verb']} was refused, tried again soon: {seen['error']}", left)
+        return _refused_undo(ctx, seen)
     return HoldOn("refused", f"{seen['verb']}: {seen['error']}", clears=("refused",))
+
+
+def _refused_undo(ctx: Ctx, seen: Mapping[str, Json]) -> Decision:
+    """Tried again for a while, for a server may only be busy; then a person is asked."""
+    tried = ctx.at("refused.first")
+    if tried is None:
+        return Record({"refused.first": {"at": ctx.now.isoformat()}}, f"{seen['verb']} was refused on the way back")
+    if ctx.since(tried) > REFUSED_UNDO:
+        detail = f"{seen['verb']} is refused on the way back: {seen['error']}"
+        return HoldOn("refused", detail, clears=("refused", "refused.first"), verbs=("resume",))
+    left = RETRY_UNDO - ctx.since(ctx.at("refused"))
+    if left <= 0:
+        return Record({"refused": None}, "the refused write is tried again")
+    return ctx.wait(f"{seen['verb']} was refused, tried again soon: {seen['error']}", left)
 
 
 def _claimed_by_another(ctx: Ctx) -> bool:

@@ -35,7 +35,7 @@ class Preview:
 
 def preview(ctx: Ctx) -> Preview:
     """The preview for the plan in `ctx`. PlanError findings of the backend are shown beside the others."""
-    found, held = check(ctx.the_plan, ctx.world), holder(ctx.world)
+    found, held = check(ctx), holder(ctx.world)
     if found:
         return Preview(found, held)
     try:

@@ -42,4 +42,5 @@ def _ended(state: RolloutState, verb: str) -> None:
     if verb == "rollback":
         since = f"since {state.ended:%Y-%m-%d %H:%M} UTC"
         raise RollbackImpossible(msg, why=since, hint="Write a plan that goes the other way.")
-    raise UsageError(msg, hint="`rollout retry` begins a new attempt.")
+    again = "`rollout retry` begins a new attempt." if state.plan_digest else "`rollout list --active` shows what is under way."
+    raise UsageError(msg, hint=again)

@@ -13,6 +13,7 @@ from rollout.domain.health import marker_of
 from rollout.domain.ports import Backend, Measurer
 from rollout.domain.receipts import Receipts, marker
 from rollout.domain.state import Event, Phase, RolloutState, Said, StepName
+from rollout.domain.taken import goes_on
 from rollout.domain.world import RouteView, Scope
 from rollout.engine.run import LEASE, crank, lease_kept
 from rollout.engine.say import say
@@ -129,7 +130,7 @@ class Service:
     async def _connected(self, plan: Plan | None, state: RolloutState) -> Connected:
         if plan is None:
             msg = f"rollout {state.id} was taken over from a marker and holds no plan"
-            raise UsageError(msg, hint=f"`rollout rollback --route {state.route}` goes on with it.")
+            raise UsageError(msg, why="only its route and server lead to it", hint=f"`{goes_on(state)[0]}` goes on with it.")
         return await self.connect(plan)
 
     def say(self, rollout_id: str, verb: str, actor: str, reason: str, args: dict[str, Json] | None = None) -> RolloutState:
@@ -139,7 +140,11 @@ class Service:
     def retry(self, rollout_id: str, *, actor: str, reason: str) -> StoredRollout:
         """A new attempt of an ended rollout's plan; the old evidence stays with the old one."""
         old = self.store.load(rollout_id)
-        if not old.state.terminal or not old.plan:
+        if not old.plan:
+            msg = f"rollout {old.state.id} holds no plan: there is nothing to try again"
+            hint = "`rollout run PLAN` begins a new attempt from the plan's file."
+            raise UsageError(msg, why=f"it only took route {old.state.route} back", hint=hint)
+        if not old.state.terminal:
             msg = f"rollout {old.state.id} is {old.state.phase}: only an ended one can be tried again"
             raise UsageError(msg, hint="`rollout resume` goes on with one that holds.")
         held = self.store.active_on(old.state.server, old.state.route)
@@ -165,7 +170,7 @@ class Service:
         held = self.store.active_on(server, route)
         async with aclosing(await connect()) as connected:
             if held is not None:
-                if held.state.undo is None:
+                if held.state.undo is None or (held.state.hold and held.state.hold.reason == "rollback_impossible"):
                     self.say(held.state.id, "rollback", actor, reason)
                 target = held.state.id
             else:
@@ -180,7 +185,7 @@ class Service:
             raise _nothing_held(route, world.route)
         receipts = Receipts.model_validate(raw["receipts"])
         state = self._new(f"takeover of {raw.get('id')}", server, route, "", {"takeover_of": raw.get("id")})
-        ours = marker(receipts, self.store.store_id, str(state.fact("nonce")), self.clock.now() + MARKER_LIFE)
+        ours = marker(receipts, self.store.store_id, str(state.fact("nonce")), self.clock.now() + MARKER_LIFE, by=state.id)
         said = Said(verb="rollback", actor=actor, reason=reason, at=self.clock.now())
         facts = {**state.facts, "receipts": receipts.model_dump(mode="json"), "marker": ours, "takeover": True}
         state = state.model_copy(update={"facts": facts, "undo": said})

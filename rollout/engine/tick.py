@@ -72,6 +72,8 @@ class Engine:
             world = await self.backend.observe(scope_of(state))
         except ServerError as error:
             return self._unreachable(state, error)
+        if isinstance(self.clock, TrustedClock) and state.fact(FACT) != self.clock.at:
+            self.clock = self.clock.checked(world.server_time, state.entered)
         world = self._dated(world)
         self.checkpoint("observed")
         state = self._recover(self._anchored(state), world)
@@ -187,6 +189,8 @@ class Engine:
             facts["expected"] = expected_after(effect, state.facts["expected"])
         if effect.verb == "twin":
             facts["twin_cut"] = None
+        if effect.writes and state.fact("refused.first") is not None:
+            facts["refused.first"] = None
         return self._event("outcome", f"{result}: {effect.why}", verb=effect.verb, result=result, facts=facts, receipt=receipt)
 
     def _refused(self, state: RolloutState, effect: Effect, error: Refused) -> Tick:
@@ -241,7 +245,9 @@ class Engine:
             events.insert(0, self._event("fact", decision.why, facts=decision.facts))
         before = (state.hold.reason, state.hold.detail) if state.hold else None
         if hold is not None and before != (hold["reason"], hold["detail"]):
-            events.append(self._event("hold", hold["detail"], hold={**hold, "since": now.isoformat()}))
+            same = state.hold is not None and state.hold.reason == hold["reason"] and phase is state.phase
+            since = state.hold.since if same and state.hold is not None else now  # other words, the same hold
+            events.append(self._event("hold", hold["detail"], hold={**hold, "since": since.isoformat()}))
         elif hold is None and state.hold is not None and phase is state.phase and not isinstance(decision, Record):
             events.append(self._event("hold", "hold over", hold=None))
         return self._write(state, events) if events else state

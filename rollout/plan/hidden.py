@@ -1,52 +1,92 @@
-"""Finds secrets that were written into a plan, and keeps them out of every message. Pure; reads no secret itself.
+"""Keeps secrets out of everything that is stored, printed or refused: those written into a plan, and those of live deployments.
 
-A plan is stored, printed and committed, so a secret in it is already lost: it is refused, and never repeated.
+Pure; reads no secret itself. A plan is stored, printed and committed, so a secret in it is already lost: it is refused, and never
+repeated. Values of a live deployment go through `keepable` or `keepable_pair` before they are kept or shown, and no other way.
 """
 
 from __future__ import annotations
 
-import re
+import json
+from collections.abc import Mapping
+from typing import Any
 
 from rollout.plan.finding import Path
+from rollout.plan.lookalike import IN_URL, KNOWN
+from rollout.plan.veil import Veil, secrets_in
 
-_KNOWN = re.compile(
-    r"gpustack_[0-9A-Za-z]{6,}(?:_[0-9A-Za-z]+)*"
-    r"|\b(?:sk|pk|rk)-[0-9A-Za-z_-]{12,}"
-    r"|\bhf_[0-9A-Za-z]{16,}"
-    r"|\bgh[opsur]_[0-9A-Za-z]{20,}|\bgithub_pat_\w{20,}|\bglpat-[\w-]{16,}"
-    r"|\bxox[abprs]-[\w-]{10,}"
-    r"|\bAKIA[0-9A-Z]{16}\b"
-    r"|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----"
-)
-_IN_URL = re.compile(r"(?<=://)[^/\s@]+(?=@)")
-_NAME = re.compile(r"(?:^|[_-])(?:token|secret|password|passwd|api[_-]?key|access[_-]?key|secret[_-]?key|credentials?)$", re.IGNORECASE)
-_FLAG = re.compile(r"--[\w-]*?(?:api-key|hf-token|auth-token|access-token|secret|password)(?:[= ]+|$)", re.IGNORECASE)
+Json = Any
 _URLS = (("gpustack", "server"), ("gpustack", "inference"))
 """URLs are judged by their own rule, which says better what to write"""
 _REFERENCES = ("management_key", "inference_key")
 HIDDEN = "***"
+CHANGED = "*** (changed)"
+_SHORTEST = 4
+"""characters; a shorter secret cannot be told from any other text by itself"""
 _LONGEST = 60
 """characters of a value that a message repeats"""
 
 
 def redact(text: str) -> str:
-    """`text` without anything that looks like a secret; always safe to print."""
-    return _IN_URL.sub(HIDDEN, _KNOWN.sub(HIDDEN, text))
+    """`text` without anything that looks like a secret by itself; for our own messages about a plan."""
+    return IN_URL.sub(HIDDEN, KNOWN.sub(HIDDEN, text))
 
 
-def redacted(value: object, name: str = "") -> object:
-    """A JSON value without anything that looks like a secret: by its text, or by the name of its key. A copy."""
-    if isinstance(value, dict):
-        return {key: redacted(item, str(key)) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [redacted(item, name) for item in value]
-    if isinstance(value, str):
-        flag = _FLAG.match(value)
-        if flag and flag.end() < len(value):
-            return value[: flag.end()] + HIDDEN
-        return HIDDEN if value and _NAME.search(name) else redact(value)
-    return value
+def keepable(value: Json, name: str = "", said: Mapping[str, Json] | None = None) -> Json:
+    """A copy of what a live deployment holds under `name` (empty: its whole spec), as it may be stored and shown.
+
+    Secrets are `***`, whatever holds them: a flag, a command line, JSON inside a text, a header, a URL. Of an environment only what
+    is known to be harmless is kept, and what the plan itself says (`said`: names and values of its `env`).
+    """
+    told = said or {}
+    return Veil(lambda key, secret, _path, sure: secret if not sure and told.get(key) == secret else HIDDEN).value(value, name)
+
+
+def keepable_pair(name: str, before: Json, after: Json, said: Mapping[str, Json] | None = None) -> tuple[Json, Json]:
+    """Two values of one field, as `keepable`; what is hidden in both and differs is `*** (changed)` on the right."""
+    told, held = said or {}, set[tuple[str, str]]()
+
+    def left(key: str, secret: str, _path: Path, sure: bool) -> str:
+        held.add((key, secret))
+        return secret if not sure and told.get(key) == secret else HIDDEN
+
+    def right(key: str, secret: str, _path: Path, sure: bool) -> str:
+        if not sure and told.get(key) == secret:
+            return secret
+        return HIDDEN if (key, secret) in held else CHANGED
+
+    shown = Veil(left).value(before, name), Veil(right).value(after, name)
+    if shown[0] == shown[1] and before != after:  # the same secrets in other places
+        return shown[0], Veil(lambda *_: CHANGED).value(after, name)
+    return shown
+
+
+def keepable_text(text: str) -> str:
+    """A text that a server wrote about a deployment, such as the last words of a container, as it may be stored and shown."""
+    return str(Veil(lambda *_: HIDDEN).text(text))
+
+
+def without(text: str, spec: Mapping[str, Json]) -> str:
+    """What a server answered to `spec`, without the secrets in it, also one that the end of the text cuts off."""
+    secrets = {form for secret in secrets_in(dict(spec)) for form in (secret, json.dumps(secret)[1:-1]) if len(form) >= _SHORTEST}
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, HIDDEN)
+    for secret in secrets if text.endswith("…") else ():
+        begun = next((n for n in range(len(secret), _SHORTEST - 1, -1) if text[:-1].endswith(secret[:n])), 0)
+        text = text[: len(text) - 1 - begun] + HIDDEN if begun else text
+    return keepable_text(text)
+
+
+def secret_places(to: Json) -> set[Path]:
+    """Where in `change.to` a secret stands: paths that begin with the field."""
+    found: set[Path] = set()
+
+    def note(_key: str, secret: str, path: Path, sure: bool) -> str:
+        if sure:
+            found.add(path)
+        return secret
+
+    Veil(note).value(to)
+    return found
 
 
 def quoted(text: str) -> str:
@@ -61,9 +101,5 @@ def below_reference(path: Path) -> bool:
 
 
 def is_secret(path: Path, text: str) -> bool:
-    """Whether the text at `path` is a secret, or so likely one that it must not stay in a plan."""
-    if _KNOWN.search(text) or (_IN_URL.search(text) and path not in _URLS):
-        return True
-    if path[:2] != ("change", "to") or not text.strip():
-        return False
-    return bool(isinstance(path[-1], str) and len(path) > 3 and _NAME.search(path[-1])) or bool(_FLAG.match(text))
+    """Whether the text at `path` is a secret by its look, wherever it stands."""
+    return bool(KNOWN.search(text) or (IN_URL.search(text) and path not in _URLS))

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from rollout.errors import PlanError
 from rollout.plan.explain import add_findings
 from rollout.plan.finding import Finding, Path
-from rollout.plan.hidden import below_reference, is_secret
+from rollout.plan.hidden import below_reference, is_secret, secret_places
 from rollout.plan.model import Plan
 from rollout.plan.source import MAX_FINDINGS, Source, read_source
 from rollout.plan.syntax import bad_characters, mark_at
@@ -84,13 +84,15 @@ def _validate(source: Source) -> Plan | None:
 
 def _secrets(source: Source) -> None:
     """Refuse secrets wherever they stand; what is refused here is not looked at again."""
+    change = source.data.get("change") if isinstance(source.data, dict) else None
+    known = {("change", "to", *path) for path in secret_places(change.get("to"))} if isinstance(change, dict) else set()
     for path, place in source.places.items():
         if place.text is None or not path:
             continue
         if isinstance(path[-1], str) and is_secret((), path[-1]):
             source.broken.add(path)
             source.add(place.key, path, "a key", "a secret (not shown)", "a plan is stored and shown: replace the secret, it is known now")
-        elif is_secret(path, place.text):
+        elif path in known or is_secret(path, place.text):
             source.secret.add(path)
             source.add(place.value, path, *_instead(path))
 

@@ -120,6 +120,9 @@ def _rules() -> Iterator[str]:
     yield "  `yes`, `off`, `010`, `1_000`, `12:30`, `2026-01-01`, `1e3`."
     yield "* Durations carry a unit: `30s`, `10m`, `2h`, `1h30m`, `7d`, `500ms`. Sizes: `8GiB`, `500MB`, or bytes."
     yield "* Secrets are references: `{env: NAME}` or `{file: PATH}`. A secret in the file is refused and never repeated in a message."
+    yield "  Under `change.to` that is what stands behind a flag, a variable or a key whose name sounds like one, and what looks drawn at"
+    yield "  random. Set it on stable's deployment in GPUStack: the canary takes it over, and it is kept and shown nowhere."
+    yield "  Allowed are names that are filled in on the node (`$API_KEY`), paths of files, and digests and revisions."
     yield ""
 
 

@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from rollout.plan.hidden import CHANGED
 from rollout.report.dryrun import DryRun, Evidence, PairPlan
 from rollout.report.text import BAD, CARE, GOOD, QUIET
 from rollout.report.words import ago, percent
@@ -27,7 +28,7 @@ def screen(run: DryRun) -> RenderableType:
         parts += [Text(""), Text(f"REFUSED: {len(run.refusals)} finding(s); nothing would be touched", style=BAD)]
         parts += [Text(f"  - {one}") for one in run.refusals]
     if run.pairs:
-        parts += [Text(""), Text(f"traffic is split by {run.carried_by}", style=QUIET)]
+        parts += [Text(""), Text(f"traffic is split by {run.carried_by}; effective is of the whole route", style=QUIET)]
     for number, pair in enumerate(run.pairs, 1):
         parts += [Text(""), *_pair(number, len(run.pairs), pair)]
     if run.evidence:
@@ -48,7 +49,7 @@ def _pair(number: int, of: int, pair: PairPlan) -> Iterator[RenderableType]:
         )
     for change in pair.changes:
         mark = "  change  " if change.kind == "unit" else "  sizing  "
-        yield Text(f"{mark}{change.field}: {_short(change.stable)} -> {_short(change.canary)}")
+        yield Text(f"{mark}{change.field}: {_short(change.stable)} -> {_short(change.canary)}{_unseen(change.canary)}")
     if any(c.kind == "sizing" for c in pair.changes):
         yield Text("  sizing is not the change under test, but it may explain a difference", style=CARE)
     if pair.shared:
@@ -59,15 +60,14 @@ def _pair(number: int, of: int, pair: PairPlan) -> Iterator[RenderableType]:
 def _rungs(pair: PairPlan) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style=QUIET)
     table.add_column("  rung", no_wrap=True, justify="right")
-    for name in ("weights", "of pair", "of route", "effective", "load/replica"):
+    for name in ("weights", "of pair", "effective", "load/replica"):
         table.add_column(name, no_wrap=True, justify="right")
     table.add_column("decides")
     for rung in pair.rungs:
         weights = "stable leaves" if rung.weight is None else f"{rung.weight} : {pair.weight_during}"
         ratio = "-" if rung.load_ratio is None else f"x {rung.load_ratio:.2f}"
         effective = " or ".join(percent(share) for share in rung.effective)
-        row = [f"  {percent(rung.asked)}", weights, percent(rung.pair_share), percent(rung.route_share), effective, ratio, rung.may]
-        table.add_row(*row)
+        table.add_row(f"  {percent(rung.asked)}", weights, percent(rung.pair_share), effective, ratio, rung.may)
     return table
 
 
@@ -101,6 +101,15 @@ def _calls(run: DryRun) -> Table:
     return table
 
 
+def _unseen(value: Any) -> str:
+    """That a hidden value changed is said also where the mark of it is cut off."""
+    return " (a hidden value changed)" if CHANGED in _whole(value) and CHANGED not in _short(value) else ""
+
+
+def _whole(value: Any) -> str:
+    return "(unset)" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
 def _short(value: Any) -> str:
-    text = "(unset)" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = _whole(value)
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"

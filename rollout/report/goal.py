@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
 from rollout.domain.state import Phase, RolloutState, StepName
-from rollout.errors import UsageError
-from rollout.report.view import needs_person
+from rollout.errors import ExitCode, UsageError
+from rollout.report.view import exit_code_for, needs_person
 
 REPEATED = (StepName.ATTACH, StepName.CANARY, StepName.SHIFT)
 """steps that come again for each stable target"""
@@ -37,6 +38,17 @@ class Goal:
         """Whether `run` has nothing more to do: there, ended, a person is needed, or a hold lasted longer than `patience` seconds."""
         held = state.hold is not None and (now - state.hold.since).total_seconds() >= patience
         return self.reached(state) or state.terminal or needs_person(state) or held
+
+
+def ended_with(goal: Goal, state: RolloutState, say: Callable[[str], None]) -> ExitCode:
+    """The exit code of a command that waited for `goal` and stopped in `state`; what was missed is told to `say`."""
+    if goal.reached(state):
+        return ExitCode.DONE
+    code = exit_code_for(state)
+    if not goal.missed(state):
+        return code
+    say(f"`{goal.word}` was not reached and cannot be any more: it ended {state.phase.value}")
+    return code or ExitCode.WAIT_TIMEOUT
 
 
 def goal_of(word: str) -> Goal:

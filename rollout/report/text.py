@@ -6,15 +6,16 @@ Is given the moment, the zone and the writer; reads no clock and no store.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime, tzinfo
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
 from rollout.domain.state import Phase
 from rollout.report.events import EventView
-from rollout.report.view import STEPS, StatusView, WaitView
+from rollout.report.view import AWAY, STEPS, StatusView, WaitView
 from rollout.report.words import ago, clock, percent, since, until
 
 GOOD, BAD, CARE, QUIET = "green", "bold red", "yellow", "dim"
@@ -67,13 +68,15 @@ def _rows(view: StatusView, now: datetime, zone: tzinfo | None) -> Iterator[tupl
         yield from _verdict_rows(view)
     if view.undo:
         yield "undo", Text(f"{view.undo.verb} by {view.undo.actor} {since(view.undo.at, now, zone)}: {view.undo.reason}")
+    for said in view.pending:
+        yield "said", Text(f"{said.verb} by {said.actor} {since(said.at, now, zone)}: {said.reason} (not yet taken up)", style=CARE)
     if view.hold:
         yield "halted" if view.phase is Phase.HALTED else "holds", Text(_hold(view, now, zone), style=CARE)
     if view.paused:
         yield "paused", Text(f"by {view.paused.actor} {since(view.paused.at, now, zone)}: {view.paused.reason}", style=CARE)
-    if view.waiting and not view.hold:
-        end = _end(view.waiting, now, zone)
-        yield "waits", Text(f"since {since(view.waiting.since, now, zone)}, {end}")
+    if view.waiting and (not view.hold or view.waiting.why.startswith(AWAY)):
+        why = "" if view.waiting.why in view.summary else f"{view.waiting.why}; "
+        yield "waits", Text(f"{why}since {since(view.waiting.since, now, zone)}, {_end(view.waiting, now, zone)}")
     if view.ended:
         yield "ended", Text(f"{since(view.ended, now, zone)}, after {ago((view.ended - view.created).total_seconds())}")
     if view.exit_code is not None:
@@ -139,13 +142,14 @@ def _hold(view: StatusView, now: datetime, zone: tzinfo | None) -> str:
         return ""
     end = "a person must end it" if view.hold.needs_person else "ends by itself when the cause is gone"
     if view.phase is Phase.HALTED:
-        end = "nothing is written until the cause is gone or a person says so"
+        end = "nothing is written until stable serves again: bring it back"
+        end += ", then it goes on going back" if view.undo else "; a rollback or abort said now waits for that too"
     return f"since {since(view.hold.since, now, zone)}; {end}"
 
 
 def _owner(view: StatusView, now: datetime, zone: tzinfo | None) -> Text:
     if view.owner is None or view.owner.until <= now:
-        return Text(f"nobody now: `rollout run {view.id}` or `rollout tick {view.id}` goes on", style=CARE)
+        return Text(f"nobody now: {' or '.join(f'`{line}`' for line in view.goes_on)} goes on", style=CARE)
     return Text(f"{view.owner.name}, lease until {clock(view.owner.until, zone)}")
 
 
@@ -164,23 +168,56 @@ def transition(event: EventView, step: str, zone: tzinfo | None = None) -> str:
     return f"{clock(event.at, zone)}  {step:<7}  {event.word:<12}  {event.text}".rstrip()
 
 
+WHAT = 20
+"""columns below which the sentence is left out of a list"""
+SHORT = 6
+"""columns to which a list cuts names"""
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A line for each rollout, as wide as the terminal. The id is never cut: it is there to be copied."""
+
+    views: Sequence[StatusView]
+    now: datetime
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        heads = ("id", "name", "route", "phase", "step", "age")
+        rows = [_cells(view, self.now) for view in self.views]
+        widths = [max(len(head), *(len(row[n]) for row in rows)) for n, head in enumerate(heads)]
+        widths, shown = _fit(widths, options.max_width)
+        what = options.max_width - sum(widths[n] + 2 for n in shown)
+        grid = Table(box=None, padding=(0, 2, 0, 0), header_style=QUIET)
+        for n in shown:
+            grid.add_column(heads[n], no_wrap=True, overflow="ellipsis", width=widths[n])
+        if what >= WHAT:
+            grid.add_column("what", no_wrap=True, overflow="ellipsis", width=what - 2)
+        for row, view in zip(rows, self.views, strict=True):
+            cells = [Text(row[n], style=STYLE[view.phase] if n == 3 else "") for n in shown]
+            grid.add_row(*cells, *([view.summary] if what >= WHAT else []))
+        yield grid
+
+
+def _cells(view: StatusView, now: datetime) -> tuple[str, ...]:
+    step = f"{view.step.number}/{view.step.of} {view.step.name}"
+    return view.id, view.name, view.route, view.phase.value.replace("_", " "), step, ago((now - view.created).total_seconds())
+
+
+def _fit(widths: list[int], width: int) -> tuple[list[int], list[int]]:
+    """Name and route are cut first, then age, step, route, name and phase are left out, until it fits."""
+    shown = list(range(len(widths)))
+
+    def over() -> int:
+        return sum(widths[n] + 2 for n in shown) - width
+
+    for n in (1, 2):
+        widths[n] = max(min(widths[n], SHORT), widths[n] - max(0, over()))
+    for n in (5, 4, 2, 1, 3):
+        if over() > 0:
+            shown.remove(n)
+    return widths, shown
+
+
 def table(views: Sequence[StatusView], now: datetime) -> RenderableType:
-    """The list of rollouts in the given order, a line each; only the last column may be cut."""
-    rows = [
-        (
-            v.id,
-            v.name,
-            v.route,
-            v.phase.value.replace("_", " "),
-            f"{v.step.number}/{v.step.of} {v.step.name}",
-            ago((now - v.created).total_seconds()),
-        )
-        for v in views
-    ]
-    grid = Table(box=None, padding=(0, 2, 0, 0), header_style=QUIET, expand=True)
-    for index, name in enumerate(("id", "name", "route", "phase", "step", "age")):
-        grid.add_column(name, no_wrap=True, width=max([len(name), *(len(row[index]) for row in rows)]))
-    grid.add_column("what", no_wrap=True, overflow="ellipsis", ratio=1, min_width=20)
-    for row, view in zip(rows, views, strict=True):
-        grid.add_row(*row[:3], Text(row[3], style=STYLE[view.phase]), *row[4:], view.summary)
-    return grid
+    """The list of rollouts in the given order, a line each."""
+    return Listing(views, now)

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from rollout.domain.receipts import receipts_of
 from rollout.domain.state import Event, Hold, Phase, RolloutState, StepName
+from rollout.domain.taken import by_route, goes_on, route_command
 from rollout.errors import EXIT_MEANING, ExitCode
 from rollout.plan.model import Plan
 from rollout.report.events import EventView, told
@@ -22,8 +23,8 @@ from rollout.report.verdict import VerdictView, verdict_of
 Json = Any
 STEPS = tuple(StepName)
 EVENTS_SHOWN = 8
-PERSON = frozenset({"approval", "inconclusive", "operator", "refused", "rollback_impossible"})
-"""holds that only a person's verb ends"""
+PERSON = frozenset({"approval", "in_use", "inconclusive", "operator", "refused", "rollback_impossible"})
+"""holds that only a person ends, by a verb or by a change on the server"""
 ENDED = {
     int(ExitCode.REFUSED): "refused: nothing was changed",
     int(ExitCode.ROLLBACK_INCOMPLETE): "rollback incomplete: the journal says what is left",
@@ -31,6 +32,8 @@ ENDED = {
     int(ExitCode.FENCED_OFF): "another engine took the route over: it decides what serves",
 }
 """how a rollout ended that did not put stable back, by exit code"""
+AWAY = "server:"
+"""how a wait begins whose cause is a server that does not answer"""
 UNDERWAY = frozenset({Phase.PENDING, Phase.RUNNING, Phase.ROLLING_BACK})
 
 
@@ -108,10 +111,14 @@ class StatusView(Part):
     hold: HoldView | None
     paused: SaidView | None
     undo: SaidView | None
+    pending: tuple[SaidView, ...]
+    """words that whoever ticks it has not taken up yet"""
     verdict: VerdictView | None
     verbs: tuple[str, ...]
     next: tuple[str, ...]
     owner: Owner | None
+    goes_on: tuple[str, ...]
+    """commands that tick it"""
     created: datetime
     ended: datetime | None
     exit_code: int | None
@@ -120,8 +127,10 @@ class StatusView(Part):
     events: tuple[EventView, ...]
 
 
-def view_of(state: RolloutState, plan: Plan | None, events: Sequence[Event] = (), owner: Owner | None = None) -> StatusView:
-    """The view of one rollout. `plan` may be missing when only the marker was known; `events` oldest first."""
+def view_of(
+    state: RolloutState, plan: Plan | None, events: Sequence[Event] = (), owner: Owner | None = None, pending: Sequence[SaidView] = ()
+) -> StatusView:
+    """The view of one rollout. `plan` may be missing when only the marker was known; `events` and `pending` oldest first."""
     code = None if state.phase in UNDERWAY and not state.paused else exit_code_for(state)
     verbs = verbs_for(state)
     return StatusView(
@@ -139,10 +148,12 @@ def view_of(state: RolloutState, plan: Plan | None, events: Sequence[Event] = ()
         hold=_hold(state),
         paused=SaidView(**state.paused.model_dump()) if state.paused else None,
         undo=SaidView(**state.undo.model_dump()) if state.undo else None,
+        pending=tuple(pending),
         verdict=verdict_of(state),
         verbs=verbs,
         next=tuple(command(verb, state) for verb in verbs),
         owner=owner,
+        goes_on=() if state.terminal else goes_on(state),
         created=state.created,
         ended=state.ended,
         exit_code=None if code is None else int(code),
@@ -184,15 +195,21 @@ def verbs_for(state: RolloutState) -> tuple[str, ...]:
         case Phase.COMPLETED:
             return ()
         case Phase.ROLLED_BACK | Phase.ABORTED:
-            return ("retry",)
+            return ("retry",) if state.plan_digest else ()
+        case _ if by_route(state):
+            return ("rollback --route",)
         case Phase.ROLLING_BACK:
             return ("run",)
         case _ if state.paused:
             return ("resume", "rollback") if state.phase is Phase.PROMOTED else ("resume", "rollback", "abort")
         case Phase.HOLDING if state.hold and state.hold.verbs:
             return state.hold.verbs
-        case Phase.HOLDING | Phase.HALTED:
+        case Phase.HOLDING:
             return ("resume", "rollback", "abort")
+        case Phase.HALTED if state.undo is not None:
+            return ("run",)
+        case Phase.HALTED:
+            return ("rollback",) if state.step is StepName.CLEANUP else ("rollback", "abort")
         case Phase.PROMOTED:
             waits = state.waiting is not None and "approv" in state.waiting.why
             return ("approve", "rollback") if waits else ("rollback", "pause")
@@ -203,6 +220,8 @@ def verbs_for(state: RolloutState) -> tuple[str, ...]:
 def command(verb: str, state: RolloutState) -> str:
     """The command line for a verb, ready to be copied."""
     word, _, flags = verb.partition(" ")
+    if flags == "--route":
+        return route_command(state.route, state.server)
     if word == "run":
         return f"rollout run {state.id}"
     return " ".join(part for part in ("rollout", word, state.id, flags, "--reason '…'") if part)
@@ -210,7 +229,10 @@ def command(verb: str, state: RolloutState) -> str:
 
 def summary(state: RolloutState) -> str:
     """One sentence: what is going on."""
-    doing = state.intent.effect.why if state.intent else state.waiting.why if state.waiting else ""
+    waits = state.waiting.why if state.waiting else ""
+    doing = state.intent.effect.why if state.intent else waits
+    if state.intent and waits.startswith(AWAY):
+        doing = f"{doing}; {waits}"
     match state.phase:
         case Phase.PENDING:
             return "declared, nothing was touched yet"
@@ -227,7 +249,7 @@ def summary(state: RolloutState) -> str:
         case Phase.COMPLETED:
             return "done: the canary is the new stable and the old one is cleaned up"
         case Phase.ROLLED_BACK | Phase.ABORTED:
-            said = f": {state.undo.reason}" if state.undo else ""
+            said = f": {state.undo.reason}" if state.undo else "".join(f"; {one}" for one in state.fact("findings") or ())
             return ENDED.get(state.exit_code or 0, "stable serves as before") + said
         case _ if state.paused:
             return f"paused by {state.paused.actor}: {state.paused.reason}"

@@ -36,6 +36,8 @@ BEFORE_FULL = {"rich": 600.0, "thin": 3600.0, "sparse": 7200.0}
 DEADLINE = {"rich": 7200.0, "thin": 7200.0, "sparse": 14400.0}
 BLIND = 60.0
 """seconds that judging waits for stable's first good scrape; then probes alone decide"""
+UNKNOWN_LONGEST = 60.0
+"""seconds that requests are taken to run where stable has no history of them"""
 BUSY, BUSY_WINDOWS = 5, 3
 """with this many canary requests in a window, users tell more than our probes: so many windows lie between two batches"""
 LIVE_REQUESTS = {"rich": 20, "thin": 20, "sparse": 10}
@@ -94,7 +96,8 @@ def _blind(ctx: Ctx) -> Decision | None:
 
 def _enter(ctx: Ctx, rung: Rung, seen: Mapping[str, Json]) -> Record:
     """A new rung: its own exposure, and a fresh base so that no window spans a weight change."""
-    fresh = {"rung": rung.index, "began": ctx.now.isoformat(), "requests": 0, "id": seen.get("id", 0), "pairs": seen.get("pairs", 0)}
+    now = ctx.now.isoformat()
+    fresh = {"rung": rung.index, "began": now, "until": now, "requests": 0, "id": seen.get("id", 0), "pairs": seen.get("pairs", 0)}
     return Record({ctx.key("seen"): fresh, ctx.key("base"): windows.base(ctx, rung)}, f"watching rung {rung.pair_share:.2%}")
 
 
@@ -133,7 +136,8 @@ def _absorb_pairs(ctx: Ctx, rung: Rung, fact: Mapping[str, Json], seen: Mapping[
     number = int(seen["id"]) + 1
     facts: dict[str, Json] = {ctx.key("pairs"): None, ctx.key("base"): windows.base(ctx, rung)}
     if done.get("invalid"):
-        facts[ctx.key("seen")] = {**seen, "turn": "live", "live": 0, "invalid": int(seen.get("invalid", 0)) + 1}
+        failed = int(seen.get("invalid", 0)) + 1
+        facts[ctx.key("seen")] = {**seen, "turn": "live", "live": 0, "until": ctx.now.isoformat(), "invalid": failed}
         return Record(facts, f"a batch of paired probes says nothing: {done['invalid']}")
     pairs = tuple(ProbePair(*row) for row in done["pairs"])
     quiet = ArmWindow(requests=0, errors=0, status="NO_TRAFFIC")
@@ -141,7 +145,7 @@ def _absorb_pairs(ctx: Ctx, rung: Rung, fact: Mapping[str, Json], seen: Mapping[
     facts[ctx.key("judge")] = _used(fact, window)
     users = windows.users_since(ctx, ctx.state.fact(ctx.key("base")), len(pairs))
     counts = {"pairs": int(seen.get("pairs", 0)) + len(pairs), "requests": int(seen["requests"]) + users}
-    facts[ctx.key("seen")] = {**seen, **counts, "id": number, "turn": "live", "live": 0}
+    facts[ctx.key("seen")] = {**seen, **counts, "id": number, "turn": "live", "live": 0, "until": ctx.now.isoformat()}
     return Record(facts, f"{len(pairs)} paired probes used as evidence", {"window": asdict(window)})
 
 
@@ -149,8 +153,7 @@ def _window(ctx: Ctx, rung: Rung, fact: Mapping[str, Json], seen: Mapping[str, J
     """Close a live window when it is long enough."""
     base = ctx.state.fact(ctx.key("base"))
     if base is None or base["rung"] != rung.index:
-        afresh = {ctx.key("base"): windows.base(ctx, rung), ctx.key("uneven"): {"at": ctx.now.isoformat()}}
-        return Record(afresh, "watching was interrupted; a new window begins")
+        return _resumed(ctx, rung, seen)
     if ctx.since(datetime.fromisoformat(base["at"])) < ctx.the_plan.evidence.window:
         return None
     number = int(seen["id"]) + 1
@@ -159,18 +162,26 @@ def _window(ctx: Ctx, rung: Rung, fact: Mapping[str, Json], seen: Mapping[str, J
     live = int(seen.get("live", 0)) + 1
     turn = "probes" if live >= (BUSY_WINDOWS if window.canary.requests >= BUSY else 1) else "live"
     counts = {"requests": int(seen["requests"]) + window.canary.requests, "live": live, "turn": turn}
-    after = {**seen, **counts, "id": number}
+    after = {**seen, **counts, "id": number, "until": ctx.now.isoformat()}
     facts = {ctx.key("judge"): _used(fact, window), ctx.key("seen"): after, ctx.key("base"): windows.base(ctx, rung, base)}
     text = f"window {number}: canary {window.canary.requests} requests ({window.canary.errors} errors), stable {window.stable.requests}"
     text += "; not compared: requests of before the interruption still run" if uneven else ""
     return Record(facts, text, {"window": asdict(window)})
 
 
+def _resumed(ctx: Ctx, rung: Rung, seen: Mapping[str, Json]) -> Record:
+    """Watching was interrupted: that time is no exposure, and what the sides carry from then is not compared."""
+    now, until = ctx.now, datetime.fromisoformat(seen.get("until", seen["began"]))
+    moved = {**seen, "began": (datetime.fromisoformat(seen["began"]) + (now - until)).isoformat(), "until": now.isoformat()}
+    facts = {ctx.key("base"): windows.base(ctx, rung), ctx.key("seen"): moved, ctx.key("uneven"): {"at": now.isoformat()}}
+    return Record(facts, "watching was interrupted; a new window begins")
+
+
 def _uneven(ctx: Ctx, fact: Mapping[str, Json]) -> bool:
     """One side still carries what it got while the other was away: a comparison would blame it for that load."""
     began = ctx.at(ctx.key("uneven"))
-    longest = JudgeConfig.from_json(fact["config"]).max_request_seconds
-    return began is not None and ctx.since(began) < max(longest, ctx.the_plan.evidence.window)
+    longest = JudgeConfig.from_json(fact["config"]).max_request_seconds or UNKNOWN_LONGEST
+    return began is not None and ctx.since(began) < longest
 
 
 def _used(fact: Mapping[str, Json], window: Window) -> dict[str, Json]:
@@ -193,14 +204,14 @@ def _exposed(ctx: Ctx, seen: Mapping[str, Json], *, last: bool) -> bool:
     """The rung was seen long enough, by enough users; or a person said `promote`."""
     seconds, requests = _asked(ctx, last=last)
     here = ctx.since(datetime.fromisoformat(seen["began"]))
-    return ctx.state.fact("said.promote") is not None or (here >= seconds and int(seen["requests"]) >= requests)
+    return ctx.promoted() or (here >= seconds and int(seen["requests"]) >= requests)
 
 
 def _leave(ctx: Ctx, found: Verdict, seen: Mapping[str, Json], *, last: bool) -> Decision | None:
     """Whether the last rung below 100 % may be left: exposed, and a PASS or a person's word for the lack of one."""
     mode, hold = str(ctx.state.fact("mode")), ctx.state.hold
     held = hold is not None and hold.reason == "inconclusive"
-    word = ctx.state.fact("said.promote") is not None or ctx.state.fact("said.accept_inconclusive") is not None
+    word = ctx.promoted() or ctx.state.fact("said.accept_inconclusive") is not None
     if word or (last and found.kind == "pass" and not held and _exposed(ctx, seen, last=True)):
         return None
     late = _late(ctx, mode)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from rollout.domain.context import Ctx, act, await_within
+from rollout.domain.context import Ctx, act, awaited
 from rollout.domain.decision import Decision, HoldOn, Record
 from rollout.domain.weights import Rung
 
@@ -38,6 +38,12 @@ def capacity_gap(ctx: Ctx) -> str | None:
     return None
 
 
+def capacity_gate(ctx: Ctx, key: str, why: str) -> Decision | None:
+    """Wait until the canary has all its replicas; after the plan's `ready_within` a hold."""
+    gap = capacity_gap(ctx)
+    return awaited(ctx, gap is None, key, ctx.the_plan.ready_within, f"{why}: {gap}" if gap else why, "capacity")
+
+
 def settle(ctx: Ctx, rung: Rung) -> Decision | None:
     """The next thing until this rung's share is proved by traffic; None when it is."""
     key = _facts(ctx, rung)
@@ -53,9 +59,9 @@ def _write(ctx: Ctx, rung: Rung) -> Decision | None:
     stable, canary = route.target_of(pair.stable), route.target_of(pair.canary)
     if canary is not None and canary.weight == rung.weight:
         return None
-    gap = capacity_gap(ctx)
-    if gap:
-        return await_within(ctx, f"{key}.capacity", ctx.the_plan.ready_within, f"capacity gate: {gap}", "capacity")
+    gate = capacity_gate(ctx, f"{key}.capacity", "capacity gate")
+    if gate is not None:
+        return gate
     doubled = sum(1 for t in route.targets if t.deployment == pair.stable) > 1
     if stable is not None and (stable.weight != pair.scaled or doubled) and canary is None:
         why = f"re-weight {pair.stable} {stable.weight} -> {pair.scaled}: its weight is too coarse for the ladder"
@@ -76,7 +82,8 @@ def _activate(ctx: Ctx, rung: Rung) -> Decision | None:
     target = route.target_of(ctx.pair.canary) if route else None
     if target is None or not target.active:
         if ctx.since(written) > ACTIVE_WITHIN:
-            return HoldOn("weight_not_effective", f"target of {ctx.pair.canary} is not active {ctx.since(written):.0f} s after its write")
+            detail = f"target of {ctx.pair.canary} is not active more than {ACTIVE_WITHIN:.0f} s after its write"
+            return HoldOn("weight_not_effective", detail)
         return ctx.wait("target becomes active", 0.25)
     refreshed = ctx.state.fact(f"{key}.refreshed")
     if refreshed is None:

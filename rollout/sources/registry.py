@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from rollout.clients.http import Http
+from rollout.clients.retry import Retry
 from rollout.clients.secret import Secret
 from rollout.clients.sse import TimedClient
 from rollout.clock import Clock
@@ -15,6 +17,7 @@ from rollout.sources.chat import Chat
 from rollout.sources.engine_metrics import EngineMetrics
 from rollout.sources.load import Memory, Stager
 from rollout.sources.probe import Prober
+from rollout.sources.reach import Reach
 
 Json = Any
 
@@ -27,7 +30,8 @@ class Sources:
         self._clients = [TimedClient(clock), TimedClient(clock)]
         chat = Chat(self._clients[0], inference_url, key)
         self.engine = EngineMetrics(self._clients[1], clock)
-        self._measurers: tuple[Measurer, ...] = (Prober(chat, clock), Stager(chat, clock, memory))
+        self._reach = Reach(Http(inference_url, key, retry=Retry(clock)))
+        self._measurers: tuple[Measurer, ...] = (Prober(chat, clock), Stager(chat, clock, memory), self._reach)
 
     async def __aenter__(self) -> Self:
         return self
@@ -39,6 +43,7 @@ class Sources:
         """Closes all connections."""
         for client in self._clients:
             await client.aclose()
+        await self._reach.aclose()
 
     def knows(self, verb: str) -> bool:
         return any(measurer.knows(verb) for measurer in self._measurers)

@@ -25,9 +25,7 @@ def _stable_probe(ctx: Ctx, pair: Pair) -> Decision | None:
     if route is None or route.target_of(pair.stable) is None:
         why = f"private route {pair.stable_probe} to {pair.stable}, for paired probes"
         return act("create_probe_route", why, None, name=pair.stable_probe, deployment=pair.stable)
-    if not all(t.active for t in route.targets):
-        return route_active(ctx, pair.stable_probe)
-    return None
+    return route_active(ctx, pair.stable_probe)
 
 
 def _warm(ctx: Ctx, pair: Pair) -> Decision | None:
@@ -43,8 +41,7 @@ def _warm(ctx: Ctx, pair: Pair) -> Decision | None:
 
 def _dark(ctx: Ctx, pair: Pair) -> Decision:
     """Dark is proved twice: no route but our private one names the canary, and the production route answers from others."""
-    view = ctx.world.deployments[pair.canary]
-    foreign = sorted(set(view.routes) - {pair.canary_probe})
+    foreign = _foreign(ctx, pair)
     if foreign:
         return HoldOn("drift", f"{pair.canary} should be dark, but {', '.join(foreign)} sends to it")
     lost = siblings_lost(ctx.receipts, pair, ctx.world)
@@ -61,12 +58,22 @@ def _dark(ctx: Ctx, pair: Pair) -> Decision:
     return Advance(StepName.CANARY, ctx.state.target, f"{pair.canary} runs, is warm and dark")
 
 
+def _foreign(ctx: Ctx, pair: Pair) -> list[str]:
+    """Routes that send to the canary and are not ours."""
+    view = ctx.world.deployments.get(pair.canary)
+    return sorted(set(view.routes) - {pair.canary_probe}) if view else []
+
+
 def undo(ctx: Ctx) -> Decision | None:
     """Every canary that is out of the route is drained, then removed with its private routes."""
     receipts = receipts_of(ctx.state)
     if receipts is None:
         return None
     for pair in reversed(receipts.pairs):
+        foreign = _foreign(ctx, pair)
+        if foreign:
+            detail = f"{pair.canary} stays for now: {', '.join(foreign)} sends to it; take it out of there, and this goes on"
+            return HoldOn("in_use", detail, verbs=("run",))
         if pair.canary in ctx.world.deployments:
             empty = wait_empty(ctx, pair.canary, f"undo.{pair.canary}.drain", receipts.quiet, receipts.drain_deadline, "hold")
             if empty is not None:

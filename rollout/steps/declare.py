@@ -8,6 +8,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+from rollout.domain import access
 from rollout.domain.carrying import carrier_of
 from rollout.domain.context import Ctx, act
 from rollout.domain.decision import Advance, Decision, Finish, Record
@@ -17,19 +18,18 @@ from rollout.domain.preflight import findings, holder
 from rollout.domain.receipts import Receipts, marker, receipts_of, spec_digest, take
 from rollout.domain.state import Phase, StepName
 from rollout.domain.weights import weight_during
-from rollout.domain.world import World
 from rollout.errors import ExitCode, PlanError
-from rollout.plan.hidden import redacted
-from rollout.plan.model import Plan
+from rollout.plan.hidden import keepable, keepable_pair
 
 Json = Any
 MARKER_LIFE = timedelta(hours=96)
 CLAIM_WAIT = 2.0
 
 
-def check(plan: Plan, world: World) -> list[str]:
-    """What is wrong before anything is touched."""
-    return findings(plan, world)
+def check(ctx: Ctx) -> list[str]:
+    """What is wrong before anything is touched: the plan on this world, and the inference key as it was last seen."""
+    refused = access.objection(ctx)
+    return [*findings(ctx.the_plan, ctx.world), *([refused] if refused else [])]
 
 
 def decide(ctx: Ctx) -> Decision:
@@ -43,16 +43,23 @@ def decide(ctx: Ctx) -> Decision:
 
 def _declare(ctx: Ctx) -> Decision:
     plan, world = ctx.the_plan, ctx.world
-    found = check(plan, world)
     held = holder(world)
     if held:
         return Finish(Phase.ABORTED, f"route {plan.route.name} is taken by {held}", ExitCode.ROUTE_TAKEN)
+    asks = access.ask(ctx)
+    if asks is not None:
+        return asks
+    found = check(ctx)
     if found:
-        return Finish(Phase.ABORTED, "refused: " + "; ".join(found), ExitCode.REFUSED, {"findings": found})
+        return _refuse(found)
     try:
         return Record(declaration(ctx), "declared: one change unit, receipts for the way back taken")
     except PlanError as error:
-        return Finish(Phase.ABORTED, f"refused: {error.message} {error.why}".strip(), ExitCode.REFUSED, {"findings": [error.message]})
+        return _refuse([f"{error.message} {error.why}".strip()])
+
+
+def _refuse(found: list[str]) -> Finish:
+    return Finish(Phase.ABORTED, f"refused: nothing was changed; {'; '.join(found)}", ExitCode.REFUSED, {"findings": found})
 
 
 def declaration(ctx: Ctx) -> dict[str, Json]:
@@ -71,7 +78,7 @@ def declaration(ctx: Ctx) -> dict[str, Json]:
     return {
         "receipts": receipts.model_dump(mode="json"),
         "specs": specs,
-        "found": {p.stable: redacted(dict(world.deployments[p.stable].spec)) for p in receipts.pairs},
+        "found": {p.stable: keepable(dict(world.deployments[p.stable].spec)) for p in receipts.pairs},
         "diff": diff,
         "mode": mode,
         "rate": rate,
@@ -92,7 +99,7 @@ def _specs(ctx: Ctx, receipts: Receipts) -> tuple[dict[str, Json], dict[str, Jso
         sizing = plan.canary_of(index).sizing.model_dump(exclude_none=True)
         derived = ctx.derive(found, change, sizing, pair.canary)
         specs[pair.canary] = _recipe(pair.stable, change, sizing, derived)
-        diff[pair.canary] = [[f, redacted(a, f), redacted(b, f)] for f, a, b in ctx.diff(found, derived)]
+        diff[pair.canary] = [[f, *keepable_pair(f, a, b, plan.change.to.get("env"))] for f, a, b in ctx.diff(found, derived)]
     first = receipts.pairs[0].stable
     sizing = {"worker": plan.stage.worker, "replicas": 1, **plan.stage.sizing.model_dump(exclude_none=True)}
     sizing = {k: v for k, v in sizing.items() if v is not None}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from rollout.domain.context import Ctx, act, await_within
+from rollout.domain.context import Ctx, act
 from rollout.domain.decision import Advance, Decision, Halt, HoldOn, Record
 from rollout.domain.draining import wait_empty
 from rollout.domain.receipts import Pair, Receipts, receipts_of
+from rollout.domain.serve import route_active
 from rollout.domain.state import StepName
 from rollout.rung.climb import climb
-from rollout.rung.write import ACTIVE_WITHIN, capacity_gap, look_again
+from rollout.rung.write import ACTIVE_WITHIN, capacity_gate, look_again
 
 ABSENCE_PROBES = 20
 RETRY = 5.0
@@ -32,10 +33,9 @@ def _hand_over(ctx: Ctx) -> Decision | None:
     if route is None:
         return HoldOn("drift", f"route {ctx.receipts.route} is gone")
     if route.target_of(pair.stable) is not None:
-        gap = capacity_gap(ctx)
-        if gap:
-            why = f"capacity gate before 100 %: {gap}"
-            return await_within(ctx, ctx.key("full.capacity"), ctx.the_plan.ready_within, why, "capacity")
+        gate = capacity_gate(ctx, ctx.key("full.capacity"), "capacity gate before 100 %")
+        if gate is not None:
+            return gate
         why = f"{pair.stable} leaves the route: {pair.canary} carries its share"
         return act("leave", why, ctx.key("handed"), route=route.name, deployment=pair.stable)
     if ctx.state.fact(ctx.key("handed")) is None:
@@ -106,17 +106,30 @@ def _restore(ctx: Ctx, receipts: Receipts, pair: Pair) -> Decision | None:
         return HoldOn("rollback_impossible", detail, verbs=("resume", "rollback"))
     if not view.ready:
         return Halt("stable_lost", f"{pair.stable} is not ready ({view.ready_replicas} of {view.replicas}): no traffic is sent to it")
-    key = f"undo.{pair.stable}.answered"
-    if pair.stable_probe in ctx.world.probe_routes:
-        seen = ctx.state.fact(key)
-        if seen is None or (seen.get("ok", 0) < 1 and ctx.since(ctx.at(key)) > RETRY):
-            return act("probe", f"does {pair.stable} answer before it gets traffic?", key, model=pair.stable_probe, n=1)
-        if seen.get("ok", 0) < 1:
-            return Halt("stable_lost", f"{pair.stable} is ready but does not answer: {seen.get('errors')}")
+    unproved = _answers(ctx, pair)
+    if unproved is not None:
+        return unproved
     found = receipts.found(pair.stable)
     extra = found.extra if found else {}
     why = f"{pair.stable} comes back with weight {pair.weight}"
     return act("join", why, f"undo.{pair.stable}.back", route=receipts.route, deployment=pair.stable, weight=pair.weight, extra=extra)
+
+
+def _answers(ctx: Ctx, pair: Pair) -> Decision | None:
+    """Stable has answered through its private route, which is made again where it is gone."""
+    private, key = ctx.world.probe_routes.get(pair.stable_probe), f"undo.{pair.stable}.answered"
+    if private is None or private.target_of(pair.stable) is None:
+        why = f"private route {pair.stable_probe} to {pair.stable}: does it answer?"
+        return act("create_probe_route", why, None, name=pair.stable_probe, deployment=pair.stable)
+    waits = route_active(ctx, pair.stable_probe)
+    if waits is not None:
+        return waits
+    seen = ctx.state.fact(key)
+    if seen is None or (seen.get("ok", 0) < 1 and ctx.since(ctx.at(key)) > RETRY):
+        return act("probe", f"does {pair.stable} answer before it gets traffic?", key, model=pair.stable_probe, n=1)
+    if seen.get("ok", 0) < 1:
+        return Halt("stable_lost", f"{pair.stable} is ready but does not answer: {seen.get('errors')}")
+    return None
 
 
 def _unavailable(ctx: Ctx, pair: Pair) -> Decision:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from rollout.clock import Clock
@@ -85,6 +86,10 @@ class MemoryPlatform:
     memory_available: int | None = 64 << 30
     deaf: int = 0
     """how many of the next writes and refreshes a gateway drops: the API shows them, the traffic follows only a later one"""
+    key_says: dict[str, Json] = field(default_factory=dict)
+    """what differs in the answer about the inference key"""
+    server_time: Callable[[], datetime] | None = None
+    """the server's own clock"""
     request_seconds: float | None = None
     """how long a request runs; None: the engines expose no histogram of it"""
 
@@ -148,6 +153,7 @@ class MemoryPlatform:
         route = self.routes.get(scope.route)
         return World(
             now=self.clock.now(),
+            server_time=self.server_time() if self.server_time else None,
             server_version="v2.3.0",
             route=self._route_view(route) if route else None,
             deployments={n: self._view(n) for n in names},
@@ -301,6 +307,11 @@ class MemoryPlatform:
             name = self._random.choices(list(shares), list(shares.values()))[0]
             models[name] = models.get(name, 0) + 1
         return {"n": args["n"], "ok": sum(models.values()), "models": models, "errors": []}
+
+    def _do_probe_key(self, args: Mapping[str, Json]) -> dict[str, Json]:
+        route = self.routes.get(args["model"])
+        listed = route is not None and any(self.serves(t.deployment) for t in route.targets)
+        return {"status": 200, "listed": listed, "error": "", **self.key_says}
 
     def _do_warm_up(self, args: Mapping[str, Json]) -> dict[str, Json]:
         return {"n": args["n"], "ok": args["n"], "seconds": 0.1}

@@ -80,10 +80,17 @@ def test_a_pipe_gets_no_escapes_and_neither_does_no_color(tmp_path: Path, stored
 
 
 def test_a_reader_that_goes_away_is_no_error(tmp_path: Path, stored: str) -> None:
-    line = f"{ROLLOUT} schema | head -1; echo ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, env=environ(tmp_path), timeout=60, check=True)
-    assert done.stdout.startswith("{")
-    assert "Traceback" not in done.stderr
+    for verb in ("schema", f"status 3f2a --json --store {stored}"):
+        line = f"{ROLLOUT} {verb} | true; echo ${{PIPESTATUS[0]}}"
+        done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, env=environ(tmp_path), timeout=60, check=True)
+        assert (done.stdout, done.stderr) == ("141\n", "")
+
+
+def test_an_output_that_cannot_be_written_is_said(tmp_path: Path, stored: str) -> None:
+    line = f"{ROLLOUT} status 3f2a --json --store {stored} > /dev/full"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, env=environ(tmp_path), timeout=60, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: the output could not be written\n  why:  No space left on device\n")
 
 
 def test_the_journal_is_verified_and_a_changed_row_is_found(tmp_path: Path, stored: str) -> None:

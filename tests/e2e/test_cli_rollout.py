@@ -47,6 +47,8 @@ class Site:
     def __init__(self, home: Path, version: str) -> None:
         self.home, self.loop, self.box = home, asyncio.new_event_loop(), Sandbox(version=version)
         self.started: list[subprocess.Popen[str]] = []
+        self.inference_key: str | None = None
+        """instead of the sandbox's own"""
         self.thread = threading.Thread(target=self.loop.run_forever)
         self.thread.start()
 
@@ -71,7 +73,7 @@ class Site:
 
     def environ(self, store: str) -> dict[str, str]:
         kept = {k: v for k, v in os.environ.items() if not k.startswith("ROLLOUT_") and k != "CI"}
-        keys = {"MKEY": self.box.management_key, "IKEY": self.box.inference_key}
+        keys = {"MKEY": self.box.management_key, "IKEY": self.inference_key or self.box.inference_key}
         return {**kept, **keys, "HOME": str(self.home), "ROLLOUT_STORE": str(self.home / store), "ROLLOUT_ACTOR": "ana"}
 
     def command(self, *args: str, store: str = "r.db") -> subprocess.CompletedProcess[str]:
@@ -130,6 +132,22 @@ def test_the_forecast_of_plan_is_what_a_healthy_run_does(site: Site) -> None:
     assert list(site.box.weights("chat")) == [f"chat-1-r{rollout_id[:8]}"]
     assert "/v1" not in done.stdout + done.stderr
     assert site.box.management_key not in done.stderr + json.dumps(rows)
+
+
+@pytest.mark.parametrize(("key", "status"), [("gpustack_0000000000000000_wrong", 401), ("management", 403)])
+def test_a_wrong_inference_key_is_refused_before_anything_is_touched(site: Site, key: str, status: int) -> None:
+    site.inference_key = site.box.management_key if key == "management" else key
+    before = json.dumps(site.box.gpustack.world.where("model-routes"), default=str, sort_keys=True)
+    planned = site.command("plan", "plan.yaml")
+    assert planned.returncode == 3, planned.stderr
+    assert f"refused ({status})" in planned.stdout
+    done = site.command("run", "plan.yaml")
+    assert done.returncode == 3, done.stderr
+    assert "  refused: nothing was changed; the inference key is not accepted at" in done.stdout
+    assert json.dumps(site.box.gpustack.world.where("model-routes"), default=str, sort_keys=True) == before
+    assert [m["name"] for m in site.box.gpustack.world.where("models")] == ["chat-1"]
+    site.inference_key = None
+    assert site.command("plan", "plan.yaml").returncode == 0
 
 
 def test_ctrl_c_detaches_and_the_route_is_taken_back_without_a_store(site: Site) -> None:

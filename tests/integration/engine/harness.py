@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from rollout.domain.state import Event, RolloutState, StepName
+from rollout.domain.state import Event, Phase, RolloutState, StepName
 from rollout.engine.service import Connected, Service
 from rollout.plan.load import LoadedPlan, parse_plan, plan_digest
 from rollout.store import Store, StoredRollout
@@ -73,6 +73,7 @@ class Case:
 
     def __post_init__(self) -> None:
         self.platform = MemoryPlatform(self.clock, slow_images={"sim/vllm:slow": 2.0}, failing_images={"sim/vllm:failing": 0.3})
+        self.platform.server_time = lambda: self.clock.time
         self.platform.deploy("chat-a")
         self.platform.route("chat", {"chat-a": 100}, {"team": "search"})
         self.store = Store.open(str(self.folder / "rollout.db"), now=self.clock.now)
@@ -130,3 +131,8 @@ def reached(step: StepName, *, rung: int | None = None) -> Callable[[RolloutStat
         return there and (rung is None or state.fact(f"{state.target}.rung.{rung}.proved") is not None)
 
     return done
+
+
+def holding(reason: str) -> Callable[[RolloutState], bool]:
+    """True while it holds for that reason."""
+    return lambda s: s.phase is Phase.HOLDING and s.hold is not None and s.hold.reason == reason

@@ -1,7 +1,6 @@
 """What stops a rollout, and what lets it go on: gates, pause, drift, lost stable, memory, inconclusive, two targets, takeover."""
 
 import asyncio
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
@@ -9,14 +8,11 @@ from pathlib import Path
 import pytest
 
 from rollout.domain.state import Event, Phase, RolloutState, StepName
+from rollout.domain.taken import goes_on
 from rollout.engine.service import Connected
 from rollout.errors import RollbackImpossible, RouteTaken, UsageError
 from rollout.store import Owner, Store
-from tests.integration.engine.harness import PLAN, Case, reached
-
-
-def holding(reason: str) -> Callable[[RolloutState], bool]:
-    return lambda s: s.phase is Phase.HOLDING and s.hold is not None and s.hold.reason == reason
+from tests.integration.engine.harness import PLAN, Case, CrashError, holding, reached
 
 
 def test_two_targets_are_replaced_one_after_another(tmp_path: Path) -> None:
@@ -251,8 +247,40 @@ def test_a_route_is_rolled_back_from_its_marker_alone(tmp_path: Path) -> None:
     state = asyncio.run(service.rollback_route("http://127.0.0.1:30080", "chat", connect, "tester", "store lost", on_event))
     assert state.phase is Phase.ROLLED_BACK
     assert [(f.phase, f.exit_code) for f in former] == [(Phase.ABORTED, 31)]
+    taken = case.store.journal(rollout_id)[-1].text
+    assert taken.startswith(f"fenced off: route taken over by rollout {state.id} (which takes back what {rollout_id} did; store ")
     assert next(v for v, _ in case.platform.writes[written:]) == "mark_route"
     assert case.shape() == case.before
+
+
+def test_a_rollback_by_route_that_was_cut_off_is_gone_on_with_by_route_and_nothing_else(tmp_path: Path) -> None:
+    """The same command goes on; a run and a retry say so in words that can be copied, and nothing is half said."""
+    case = Case(tmp_path)
+    case.run(case.start().state.id, until=reached(StepName.SHIFT, rung=1))
+    other = Store.open(str(tmp_path / "other.db"), now=case.clock.now)
+    service = case.service(store=other)
+
+    async def connect() -> Connected:
+        return await service.connect(case.loaded().plan)
+
+    def killed(event: Event, _state: RolloutState) -> None:
+        if event.text == "the route is ours":
+            raise CrashError
+
+    back = ("http://127.0.0.1:30080", "chat", connect, "tester", "store lost")
+    with pytest.raises(CrashError):
+        asyncio.run(service.rollback_route(*back, killed))
+    cut = other.list(active_only=True)[0].state
+    again = "rollout rollback --route chat --server http://127.0.0.1:30080 --reason '…'"
+    assert goes_on(cut) == (again,)
+    with pytest.raises(UsageError) as told:
+        asyncio.run(service.run(cut.id, until=lambda _s: False))
+    assert again in told.value.hint
+    done = asyncio.run(service.rollback_route(*back))
+    assert (done.id, done.phase) == (cut.id, Phase.ROLLED_BACK)
+    assert case.shape() == case.before
+    with pytest.raises(UsageError, match="holds no plan"):
+        service.retry(cut.id, actor="tester", reason="x")
 
 
 def test_a_rollback_by_route_lets_the_server_go_when_another_engine_holds_it(tmp_path: Path) -> None:

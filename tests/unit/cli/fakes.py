@@ -17,7 +17,7 @@ from rollout.domain.world import Scope, World
 from rollout.engine.refuse import refuse
 from rollout.errors import JournalBroken, NotFound, RolloutError, RouteTaken
 from rollout.plan.load import LoadedPlan
-from rollout.store.records import JournalRow, StoredRollout
+from rollout.store.records import Command, JournalRow, StoredRollout
 from tests.unit.report.samples import NOW, event
 
 OTHER = "elsewhere:4711:1.abc"
@@ -52,6 +52,7 @@ class FakeStore:
     broken: bool = False
     where: str = "memory"
     unheard: tuple[str, ...] = ()
+    """verbs that nobody has taken up"""
 
     def put(self, state: RolloutState, **more: Any) -> None:
         known: dict[str, Any] = {"plan": {}, "plan_text": "", "owner": None, "fence": 0, "lease_until": None, "next_wake": None}
@@ -81,8 +82,8 @@ class FakeStore:
     def active_on(self, server: str, route: str) -> StoredRollout | None:
         return None
 
-    def pending(self, rollout_id: str) -> tuple[str, ...]:
-        return self.unheard
+    def pending(self, rollout_id: str) -> Sequence[Command]:
+        return [Command(n, rollout_id, verb, "ana", "said", {}, NOW) for n, verb in enumerate(self.unheard, 1)]
 
 
 @dataclass
@@ -194,3 +195,18 @@ class FakeBackend:
 
     def diff(self, stable: Mapping[str, Any], canary: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
         return [(k, stable.get(k), v) for k, v in canary.items() if stable.get(k) != v]
+
+
+class FakeMeasurer:
+    """Answers what it is told about the inference key."""
+
+    def __init__(self, key: dict[str, Any] | RolloutError | None = None) -> None:
+        self.key = key
+
+    def knows(self, verb: str) -> bool:
+        return verb == "probe_key"
+
+    async def perform(self, verb: str, args: Mapping[str, Any]) -> dict[str, Any]:
+        if isinstance(self.key, RolloutError):
+            raise self.key
+        return self.key or {"status": 200, "listed": True, "error": ""}

@@ -101,6 +101,40 @@ def test_a_word_is_said_with_actor_and_reason_and_nobody_ticks_is_told(desk: Fak
     assert "nobody ticks it now" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("verb", ["pause", "resume", "promote"])
+def test_a_word_that_was_said_is_told_as_json(desk: FakeDesk, verb: str, capsys: Captured) -> None:
+    desk.put(state(), owner=OTHER, lease_until=NOW + minutes(1))
+    assert main([verb, ID, "--reason", "incident", "--json"]) == 0
+    told = {"id": ID, "said": verb, "actor": "ana", "reason": "incident", "ticked_by": "elsewhere:4711"}
+    assert json.loads(capsys.readouterr().out) == told
+
+
+TAKEN = state(phase=Phase.ROLLING_BACK, plan_digest="", undo=rolled_back().undo)
+AGAIN = "rollout rollback --route chat --server http://gpustack.lan --reason '…'"
+
+
+def test_tick_all_leaves_a_takeover_without_a_plan_alone_and_says_what_goes_on(desk: FakeDesk, capsys: Captured) -> None:
+    desk.put(TAKEN)
+    assert main(["tick", "--all"]) == 0
+    assert f"left alone, it holds no plan: `{AGAIN}` goes on" in capsys.readouterr().out
+    assert main(["tick", ID]) == 2
+    assert AGAIN in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("verb", ["rollback", "abort"])
+def test_nothing_is_said_to_a_takeover_that_this_command_could_not_see_through(desk: FakeDesk, verb: str, capsys: Captured) -> None:
+    desk.put(TAKEN)
+    assert main([verb, ID, "--reason", "r"]) == 2
+    assert desk.service.said == []
+    assert f"next: `{AGAIN}` goes on with it." in capsys.readouterr().err
+
+
+def test_a_word_to_a_takeover_names_the_command_that_takes_it_up(desk: FakeDesk, capsys: Captured) -> None:
+    desk.put(TAKEN.model_copy(update={"phase": Phase.HOLDING}))
+    assert main(["resume", ID, "--reason", "r"]) == 0
+    assert f"`{AGAIN}` takes it up" in capsys.readouterr().err
+
+
 def test_approve_can_accept_what_is_inconclusive(desk: FakeDesk) -> None:
     desk.put(holding(), owner=OTHER, lease_until=NOW + minutes(1))
     assert main(["approve", ID, "--accept-inconclusive", "--reason", "checked by hand"]) == 0

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import sys
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -16,13 +17,14 @@ from rollout.engine.service import Connected
 from rollout.errors import PlanError, RolloutError, Unreachable
 from rollout.plan.finding import Finding
 from rollout.plan.load import LoadedPlan
-from tests.unit.cli.fakes import FakeBackend, FakeDesk
+from tests.unit.cli.fakes import FakeBackend, FakeDesk, FakeMeasurer
 from tests.unit.report.samples import plan, world
 
 Captured = pytest.CaptureFixture[str]
+Key = dict[str, Any] | RolloutError | None
 
 
-def serve(monkeypatch: pytest.MonkeyPatch, seen: World, error: RolloutError | None = None) -> list[str]:
+def serve(monkeypatch: pytest.MonkeyPatch, seen: World, error: RolloutError | None = None, key: Key = None) -> list[str]:
     """`plan.yaml` is the sample plan and the server shows `seen`; the list has one entry for each closed connection."""
     closed: list[str] = []
 
@@ -30,7 +32,7 @@ def serve(monkeypatch: pytest.MonkeyPatch, seen: World, error: RolloutError | No
         closed.append("closed")
 
     async def connect(*_: object) -> Connected:
-        return Connected(FakeBackend(seen, error), None, aclose)  # type: ignore[arg-type]
+        return Connected(FakeBackend(seen, error), FakeMeasurer(key), aclose)
 
     monkeypatch.setattr("rollout.plan.load.load_plan", lambda path: LoadedPlan(plan(), "text", path, "digest"))
     monkeypatch.setattr(wiring, "connect", connect)
@@ -71,6 +73,32 @@ def test_plan_of_an_unreachable_server_closes_what_it_opened(monkeypatch: pytest
     assert main(["plan", "plan.yaml"]) == 20
     assert closed == ["closed"]
     assert "connection refused" in capsys.readouterr().err
+
+
+def test_a_key_that_is_refused_is_a_finding(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    serve(monkeypatch, world(), key={"status": 401, "listed": None, "error": "GET /v1/models was refused (401)."})
+    assert main(["plan", "plan.yaml"]) == 3
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "the inference key is not accepted at http://gpustack.lan (GET /v1/models was refused (401).)" in shown
+    assert "`gpustack.inference_key`" in shown
+
+
+def test_a_route_that_the_key_does_not_see_is_a_finding(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    serve(monkeypatch, world(), key={"status": 200, "listed": False, "error": ""})
+    assert main(["plan", "plan.yaml"]) == 3
+    assert "route `chat` is not visible to the inference key" in " ".join(capsys.readouterr().out.split())
+
+
+def test_an_inference_url_that_keeps_no_list_is_no_objection(monkeypatch: pytest.MonkeyPatch) -> None:
+    serve(monkeypatch, world(), key={"status": 404, "listed": None, "error": "GET /v1/models was refused (404)."})
+    assert main(["plan", "plan.yaml"]) == 0
+
+
+def test_an_inference_url_that_does_not_answer_ends_with_twenty(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    closed = serve(monkeypatch, world(), key=Unreachable("GET /v1/models got no answer.", why="connection refused"))
+    assert main(["plan", "plan.yaml"]) == 20
+    assert closed == ["closed"]
+    assert "GET /v1/models" in capsys.readouterr().err
 
 
 def test_validate_says_what_the_plan_changes(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:

@@ -102,6 +102,45 @@ def test_wait_ends_at_once_when_it_ended_or_halted_elsewhere(desk: FakeDesk, whe
     assert main(["wait", ID, "--until", "promoted"]) == code
 
 
+def test_waiting_for_a_rollback_that_never_came_is_no_success(desk: FakeDesk, capsys: Captured) -> None:
+    desk.put(state(phase=Phase.COMPLETED, step=StepName.CLEANUP, ended=NOW, exit_code=0))
+    assert main(["wait", ID, "--until", "rolled_back"]) == 14
+    shown = capsys.readouterr()
+    assert "`rolled_back` was not reached and cannot be any more: it ended completed" in shown.err
+    assert shown.out.startswith("completed")
+    assert main(["run", ID, "--until", "rolled_back"]) == 14
+    assert main(["wait", ID, "--until", "promoted"]) == 0
+
+
+def test_status_shows_a_word_that_nobody_has_taken_up(desk: FakeDesk, capsys: Captured) -> None:
+    desk.put(state())
+    desk.store.unheard = ("abort",)
+    assert main(["status", ID]) == 0
+    assert "abort by ana" in capsys.readouterr().out
+    main(["status", ID, "--json"])
+    assert json.loads(capsys.readouterr().out)["pending"][0]["verb"] == "abort"
+
+
+def test_watch_as_json_is_a_line_an_entry_and_the_status_at_last(desk: FakeDesk, capsys: Captured) -> None:
+    desk.put(rolled_back())
+    desk.store.entries = [event("step", "declared", step="stage"), event("fact", "share proved")]
+    assert main(["watch", ID, "--json"]) == 10
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line.get("step") for line in lines[:2]] == ["stage", "stage"]
+    assert (lines[0]["seq"], lines[0]["word"], lines[1]["text"]) == (1, "enters", "share proved")
+    assert (lines[2]["id"], lines[2]["exit_code"]) == (ID, 10)
+
+
+def test_under_no_color_not_one_escape_code_is_sent(desk: FakeDesk, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    desk.put(halted())
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    main(["status", ID])
+    assert "\x1b" in capsys.readouterr().out
+    monkeypatch.setenv("NO_COLOR", "1")
+    main(["status", ID])
+    assert "\x1b" not in capsys.readouterr().out
+
+
 def test_waiting_for_a_rollback_that_came_is_a_success(desk: FakeDesk) -> None:
     desk.put(rolled_back())
     assert main(["wait", ID, "--until", "rolled_back"]) == 0

@@ -4,10 +4,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rollout.domain.effects import Effect
 from rollout.domain.health import drift, expected_after, memory_below, memory_unknown, siblings_lost, stable_lost
-from rollout.domain.receipts import Receipts, derived, marker, take
+from rollout.domain.receipts import Receipts, derived, marker, successors, take
 from rollout.domain.state import Event, Hold, OpenIntent, Phase, RolloutState, Said, StepName, evolve
 from rollout.domain.world import DeploymentView, InstanceView, RouteView, TargetView, WorkerView, World
 
@@ -57,6 +59,35 @@ def test_names_follow_from_the_rollout_and_do_not_pile_up() -> None:
     first = derived("chat-spark-01", ID)
     assert first == "chat-spark-01-r7f3a9c2d"
     assert derived(first, "00000000ffff") == "chat-spark-01-r00000000"
+
+
+names = st.one_of(
+    st.text(alphabet="ab-", min_size=1, max_size=6),
+    st.builds(lambda n: f"a-very-long-name-of-a-deployment-in-the-cluster-west-{n:02}", st.integers(0, 40)),
+    st.builds(lambda base, tag: f"{base}-r{tag:08x}", st.sampled_from(["chat", "a" * 50, "a" * 57]), st.integers(0, 3)),
+    st.just(f"chat-r{ID[:8]}"),
+)
+
+
+@given(st.lists(names, min_size=1, max_size=12, unique=True))
+def test_each_target_gets_a_name_of_its_own(stable: list[str]) -> None:
+    """Cut names, and names that differ only in an earlier rollout's suffix, do not meet."""
+    found = world([target(name, 100) for name in stable], []).route
+    assert found is not None
+    pairs = take(ID, found, tuple(stable), {}, 10, 1800).pairs
+    canaries = [p.canary for p in pairs]
+    assert len({*canaries, *stable}) == 2 * len(stable)
+    assert all(len(name) <= 60 and name.endswith("-r7f3a9c2d") for name in canaries)
+    again = [derived(name, "00000000ffff") for name in canaries]
+    assert len(set(again)) == len(again)  # the next rollout keeps them apart too
+    assert all(len(a) == len(b) for a, b in zip(again, canaries, strict=True))  # and nothing piles up
+
+
+def test_names_that_would_meet_are_told_apart() -> None:
+    """Two that differ only in what an earlier rollout added, and two that are too long."""
+    assert successors(["chat", "chat-r1a2b3c4d"], ID, ()) == {"chat": "chat-r7f3a9c2d", "chat-r1a2b3c4d": "chat-c60084-r7f3a9c2d"}
+    west = [f"chat-of-the-large-language-models-cluster-and-site-west-{n}" for n in ("01", "02")]
+    assert len(set(successors(west, ID, ()).values())) == 2
 
 
 def test_receipts_survive_the_marker() -> None:

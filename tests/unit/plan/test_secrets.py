@@ -80,7 +80,15 @@ def test_a_known_kind_of_key_is_refused_and_hidden_everywhere(secret: str, old: 
         ("{env: {OPENAI_API_KEY: hunter22}}", "change.to.env.OPENAI_API_KEY"),
         ("{env: {DB_PASSWORD: hunter22}}", "change.to.env.DB_PASSWORD"),
         ('{backend_parameters: ["--api-key=hunter22"]}', "change.to.backend_parameters[0]"),
-        ('{backend_parameters: ["--api-key", hunter22]}', "change.to.backend_parameters[0]"),
+        ('{backend_parameters: ["--api-key", hunter22]}', "change.to.backend_parameters[1]"),
+        ('{run_command: "vllm serve /models/m --api-key hunter22 --port 80"}', "change.to.run_command"),
+        ("{run_command: \"curl -H 'Authorization: Bearer hunter22' http://h/\"}", "change.to.run_command"),
+        ("{env: {SIGNING_KEY: hunter22}}", "change.to.env.SIGNING_KEY"),
+        ("{env: {DB_PASS: hunter22}}", "change.to.env.DB_PASS"),
+        ("{env: {DB: 'postgres://ana:hunter22@db/x'}}", "change.to.env.DB"),
+        ("{env: {EXTRA: 'R7xKq92LmZp4TtVw8YbN3cDf-hunter22'}}", "change.to.env.EXTRA"),
+        ('{env: {CONFIG: \'{"auth": {"user": "hunter22"}}\'}}', "change.to.env.CONFIG"),
+        ("{speculative_config: {api_key: hunter22}}", "change.to.speculative_config.api_key"),
     ],
 )
 def test_secrets_of_the_engine_stay_on_the_deployment(to: str, key: str) -> None:

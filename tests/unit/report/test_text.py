@@ -8,10 +8,11 @@ from datetime import UTC
 import pytest
 from rich.console import Console, RenderableType
 
-from rollout.domain.state import Phase, RolloutState, Said, StepName, Waiting
+from rollout.domain.effects import Effect
+from rollout.domain.state import OpenIntent, Phase, RolloutState, Said, StepName, Waiting
 from rollout.report.events import event_view
 from rollout.report.text import screen, table, transition
-from rollout.report.view import Owner, view_of
+from rollout.report.view import Owner, SaidView, view_of
 from tests.unit.report.samples import ID, NOW, event, halted, holding, minutes, rolled_back, state
 
 OWNER = Owner(name="ops-1:4711", until=NOW + minutes(0.3))
@@ -103,6 +104,36 @@ def test_without_colour_not_one_escape_is_written_and_with_colour_the_words_stay
 def test_a_transition_is_time_step_word_reason() -> None:
     line = transition(event_view(event("step", "first rung held", step="shift")), "shift", UTC)
     assert line == "02:14:00  shift    enters        first rung held"
+
+
+@pytest.mark.parametrize("width", [14, 30, 40, 60, 80, 100, 200])
+def test_a_list_never_cuts_the_id_and_keeps_to_the_width(width: int) -> None:
+    wide = state(name="chat-with-a-name-of-some-length", route="chat-for-everybody")
+    lines = rendered(table([view_of(wide, None), view_of(rolled_back(), None)], NOW), width).splitlines()
+    assert len(lines) == 3
+    assert all(line.startswith(ID) for line in lines[1:])
+    assert max(len(line) for line in lines) <= width
+    assert width < 60 or "rolled back" in lines[2]
+
+
+def test_a_word_that_was_not_taken_up_and_a_server_that_does_not_answer_are_shown() -> None:
+    effect = Effect(verb="join", args={}, why="spark-01-r joins weight 11")
+    away = Waiting(why="server: GET /version got no answer.", since=NOW - minutes(1), until=NOW)
+    where = state(intent=OpenIntent(number=1, effect=effect, at=NOW), waiting=away)
+    said = SaidView(verb="abort", actor="ana", reason="wrong image", at=NOW - minutes(3))
+    text = " ".join(rendered(screen(view_of(where, None, pending=[said]), NOW, UTC), 200).split())
+    assert "said abort by ana 02:17 (3 min ago): wrong image (not yet taken up)" in text
+    assert "step canary: spark-01-r joins weight 11; server: GET /version got no answer." in text
+    held = holding().model_copy(update={"waiting": away})
+    assert "waits server: GET /version got no answer.; since" in " ".join(rendered(screen(view_of(held, None), NOW, UTC), 200).split())
+
+
+def test_halted_says_what_ends_it() -> None:
+    text = " ".join(shown(halted(), 200).split())
+    assert "nothing is written until stable serves again: bring it back; a rollback or abort said now waits for that too" in text
+    assert "resume" not in text
+    going = halted().model_copy(update={"undo": rolled_back().undo})
+    assert "bring it back, then it goes on going back" in " ".join(shown(going, 200).split())
 
 
 def test_the_list_has_one_line_each() -> None:

@@ -81,6 +81,25 @@ def test_halted_shows_why_from_the_fact_the_engine_keeps() -> None:
     assert "spark-01 does not serve" in view.summary
 
 
+def test_what_halted_is_ended_by_no_resume() -> None:
+    assert verbs_for(halted()) == ("rollback", "abort")
+    assert verbs_for(halted().model_copy(update={"step": StepName.CLEANUP})) == ("rollback",)
+    assert verbs_for(halted().model_copy(update={"undo": SAID})) == ("run",)
+
+
+@pytest.mark.parametrize("phase", [Phase.ROLLING_BACK, Phase.HOLDING, Phase.HALTED, Phase.PENDING])
+def test_a_takeover_without_a_plan_is_gone_on_with_by_its_route(phase: Phase) -> None:
+    taken = state(phase=phase, plan_digest="", undo=SAID)
+    line = "rollout rollback --route chat --server http://gpustack.lan --reason '…'"
+    assert view_of(taken, None).next == (line,)
+    assert view_of(taken, None).goes_on == (line,)
+
+
+def test_a_takeover_without_a_plan_is_not_tried_again() -> None:
+    assert view_of(state(phase=Phase.ROLLED_BACK, plan_digest="", undo=SAID), None).next == ()
+    assert view_of(rolled_back(), None).next == (f"rollout retry {ID} --reason '…'",)
+
+
 def test_the_summary_says_what_is_being_done_before_what_is_waited_for() -> None:
     effect = Effect(verb="join", args={}, why="spark-01-r joins weight 11")
     doing = state(intent=OpenIntent(number=1, effect=effect, at=NOW))
