@@ -18,8 +18,8 @@ from tests.e2e.lab.plays import META, SKIP, live, on_rung
 pytestmark = [pytest.mark.lab, pytest.mark.only(gateway=True), pytest.mark.timeout(420)]
 OBJECTS = ("wasmplugins/gpustack-model-mapper", "ingresses/")
 """what carries a split: the exact rule of 2.3, the percents of 2.2"""
-GIVES_UP = 15.0
-"""seconds after which the server no longer repeats a write that its gateway refuses: five tries, 2 s apart"""
+GIVES_UP = 30.0
+"""seconds after which the server no longer repeats a refused write: five tries 2 s apart, for each of the events that one change causes"""
 
 
 @pytest.fixture
