@@ -7,6 +7,8 @@ STAMP := $(VENV)/.installed
 PIP_QUIET := --quiet --disable-pip-version-check --no-input
 BAD ?= ttft
 SABOTAGE ?=
+OTHER_LABS := tests/contract tests/e2e/lab
+LAB ?=
 
 .PHONY: help demo test lint unit sandbox lab-tests accept lab docs format lock clean
 
@@ -31,21 +33,26 @@ lint: $(STAMP) ## ruff, mypy --strict, import contracts, sizes
 format: $(STAMP) ## let ruff write
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
-test: lint ## everything that CI runs: lint, unit, sandbox, the real GPUStack 2.3
+test: lint ## everything that CI runs: lint, unit, sandbox, the real GPUStack 2.3 and a selection on 2.2.3 and behind a gateway
 	@echo "== unit"
 	@$(BIN)/pytest -q -n 2 tests/unit
 	@echo "== integration and sandbox"
 	@$(BIN)/pytest -q -n 3 --dist worksteal -m "not slow" tests/integration tests/contract tests/e2e
 	@echo "== the real GPUStack"
 	@$(BIN)/python -m lab.run -- $(BIN)/pytest -q -m "lab and not slow" tests
+	@$(BIN)/python -m lab.run --gpustack 2.2.3 -- $(BIN)/pytest -q -m "lab and modes and not slow" $(OTHER_LABS)
+	@$(BIN)/python -m lab.run --gateway on -- $(BIN)/pytest -q -m "lab and modes and not slow" $(OTHER_LABS)
 
-accept: $(STAMP) ## the acceptance runs in full on the real GPUStack (by hand; long)
+accept: $(STAMP) ## the acceptance runs in full on the real GPUStack, every version and mode (by hand; long)
 	@$(BIN)/python -m lab.run -- $(BIN)/pytest -q -rP -m "lab and slow" tests
 	@$(BIN)/python -m lab.run -- $(BIN)/pytest -q -m "lab and not slow" tests
+	@$(BIN)/python -m lab.run --gpustack 2.2.3 -- $(BIN)/pytest -q -rP -m "lab" $(OTHER_LABS)
+	@$(BIN)/python -m lab.run --gpustack 2.2.3 --gateway on -- $(BIN)/pytest -q -rP -m "lab" $(OTHER_LABS)
+	@$(BIN)/python -m lab.run --gateway on -- $(BIN)/pytest -q -rP -m "lab" $(OTHER_LABS)
 	@$(BIN)/pytest -q -n 3 --dist worksteal -m "slow and not lab" tests
 
-lab: $(STAMP) ## the real GPUStack 2.3 with simulated workers on loopback, until Ctrl-C
-	@$(BIN)/python -m lab.up --json .lab.json
+lab: $(STAMP) ## the real GPUStack with simulated workers on loopback, until Ctrl-C (LAB="--gpustack 2.2.3 --gateway on")
+	@$(BIN)/python -m lab.up --json .lab.json $(LAB)
 
 docs: $(STAMP) ## write the generated references
 	@$(BIN)/python -m rollout.plan.schema && $(BIN)/python -m rollout.plan.render && $(BIN)/python -m rollout.cli.docs

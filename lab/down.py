@@ -37,7 +37,7 @@ def belongs(pid: int, name: str) -> bool:
         command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
     except OSError:
         return False
-    marks = {"lab": "lab", "postgresql": "postgres", "gpustack": "loopback.py"}
+    marks = {"lab": "lab", "postgresql": "postgres", "gpustack": "loopback.py", "kube": "lab.kube --port", "router": "lab.router --kube"}
     return marks.get(name, "lab.worker --server") in command
 
 

@@ -31,7 +31,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Pins:
-    """`versions.toml`, read."""
+    """What `versions.toml` says of one version of the server."""
 
     gpustack: str
     lock: Path
@@ -45,11 +45,20 @@ class Pins:
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def read_pins(path: Path = HERE / "versions.toml") -> Pins:
-    """The pinned versions; the lock file is named relative to `path`."""
+def read_pins(path: Path = HERE / "versions.toml", version: str | None = None) -> Pins:
+    """The pins of `version`, else of the default one; the lock file is named relative to `path`. LabError for one that is not there."""
     data = tomllib.loads(path.read_text("utf-8"))
+    version = version or str(data["default"])
+    if version not in data["gpustack"]:
+        raise LabError(f"the lab has no GPUStack {version}", f"it knows {', '.join(sorted(data['gpustack']))}", f"see {path.name}")
     postgresql = f"{data['postgresql']['distribution']}-{data['postgresql']['version']}"
-    return Pins(data["gpustack"]["version"], path.parent / data["gpustack"]["lock"], postgresql)
+    return Pins(version, path.parent / data["gpustack"][version]["lock"], postgresql)
+
+
+def versions(path: Path = HERE / "versions.toml") -> tuple[str, ...]:
+    """The versions that can be asked for, the default first."""
+    data = tomllib.loads(path.read_text("utf-8"))
+    return (str(data["default"]), *sorted(v for v in data["gpustack"] if v != data["default"]))
 
 
 def cache_root() -> Path:
@@ -136,8 +145,9 @@ def _run(command: list[str], say: Say, check: bool = True) -> None:
 
 
 def main() -> None:
-    """`python -m lab.environment`: build it now, print where it is."""
-    print(ensure(lambda line: print(line, file=sys.stderr)).path)
+    """`python -m lab.environment [VERSION]`: build it now, print where it is."""
+    asked = sys.argv[1] if len(sys.argv) > 1 else None
+    print(ensure(lambda line: print(line, file=sys.stderr), read_pins(version=asked)).path)
 
 
 if __name__ == "__main__":

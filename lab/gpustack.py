@@ -1,6 +1,7 @@
 """The real GPUStack server on loopback: starts it from its cached environment, waits until it is ready, stops it by pid.
 
-Gateway, built-in observability and embedded worker are off: the server itself routes. The log file is kept in the folder.
+Built-in observability and embedded worker are off. Without a kubeconfig so is the gateway: the server itself routes. With one it
+renders for an external gateway. The log file is kept in the folder.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class Server:
     database_url: str
     ports: Ports = field(default_factory=Ports.free)
     extra_env: dict[str, str] = field(default_factory=dict)
+    kubeconfig: Path | None = None
     child: Child | None = None
     killed: bool = False  # by us: not a failure of the lab
 
@@ -95,7 +97,8 @@ class Server:
             "--proxy-port": self.ports.proxy,
             "--metrics-port": self.ports.metrics,
         }
-        arguments = ["start", "--gateway-mode", "disabled", "--disable-worker", "--disable-update-check"]
+        mode = ["disabled"] if self.kubeconfig is None else ["external", "--gateway-kubeconfig", str(self.kubeconfig)]
+        arguments = ["start", "--gateway-mode", *mode, "--disable-worker", "--disable-update-check"]
         arguments += ["--disable-builtin-observability", "--disable-openapi-docs"]
         arguments += [part for flag, port in numbers.items() for part in (flag, str(port))]
         arguments += ["--database-url", self.database_url, "--advertise-address", HOST, "--data-dir", str(data)]

@@ -37,6 +37,11 @@ class Remote:
     def version(self) -> str:
         return str(self._first["version"])
 
+    @property
+    def mode(self) -> str:
+        """`disabled` or `external`: how the server's gateway runs."""
+        return str(self._first["mode"])
+
     def description(self) -> dict[str, Any]:
         """The lab as it is now: pids change over restarts."""
         return answer(httpx.get(self.control_url, timeout=10, trust_env=False))

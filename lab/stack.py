@@ -16,8 +16,9 @@ from typing import Any
 
 from lab.bootstrap import Keys, make_keys, wait_workers
 from lab.control import Control
-from lab.environment import ensure
+from lab.environment import ensure, read_pins
 from lab.errors import LabError
+from lab.gateway import Gateway
 from lab.gpustack import ADMIN_PASSWORD, Server
 from lab.handles import Worker
 from lab.postgres import Postgres
@@ -35,6 +36,7 @@ def to_stderr(line: str) -> None:
 class Lab:
     """`with Lab() as lab:` — a fresh lab, gone afterwards. Start it in the main thread: its processes die with the thread.
 
+    `gpustack` is a version of `versions.toml`, the default one when None; with `gateway` inference goes through a router of its own.
     `keep` leaves the folder with the logs; `server_env` is added to the server's environment (`GPUSTACK_…`).
     """
 
@@ -42,12 +44,16 @@ class Lab:
         self,
         workers: tuple[str, ...] = WORKERS,
         *,
+        gpustack: str | None = None,
+        gateway: bool = False,
         keep: bool = False,
         server_env: dict[str, str] | None = None,
         say: Callable[[str], None] = to_stderr,
     ) -> None:
         self.keep, self.say, self.timings = keep, say, dict[str, float]()
         self._server_env, self._names = server_env or {}, workers
+        self._asked, self._through = gpustack, gateway
+        self.gateway: Gateway | None = None
         self.workers: dict[str, Worker] = {}
         self.control: Control | None = None
 
@@ -62,7 +68,7 @@ class Lab:
         """Bring everything up; what already runs is stopped again when a part fails."""
         began = time.monotonic()
         with self._timed("environment"):
-            environment = ensure(self.say)
+            environment = ensure(self.say, read_pins(version=self._asked))
         sweep()
         self.folder = scratch()
         if self.keep:
@@ -71,14 +77,23 @@ class Lab:
         try:
             with self._timed("postgresql"):
                 self.postgres.start()
-            self.server = Server(environment, self.folder, self.postgres.url, extra_env=self._server_env)
+            config = self._start_gateway() if self._through else None
+            self.server = Server(environment, self.folder, self.postgres.url, extra_env=self._server_env, kubeconfig=config)
             self._start_server_and_workers()
             self.control = Control(self.description, self._act)
         except BaseException:
             self.stop()
             raise
         self.timings["all"] = round(time.monotonic() - began, 1)
-        self.say(f"lab: up in {self.timings['all']} s, gpustack {self.version} at {self.server.url}, logs in {self.folder}")
+        at = f"{self.server.url}, gateway at {self.gateway.url}" if self.gateway else self.server.url
+        self.say(f"lab: up in {self.timings['all']} s, gpustack {self.version} at {at}, logs in {self.folder}")
+
+    def _start_gateway(self) -> Path:
+        """Before the server, which ends when it finds no Kubernetes API."""
+        with self._timed("gateway"):
+            self.gateway = Gateway(self.folder)
+            self.gateway.launch()
+        return self.gateway.kubeconfig
 
     def _start_server_and_workers(self) -> None:
         with self._timed("server"):
@@ -102,6 +117,8 @@ class Lab:
             worker.kill()  # first: a node that is switched off, and nobody reports to a server that ends
         if hasattr(self, "server"):
             self.server.stop()
+        if self.gateway is not None:
+            self.gateway.stop()
         self.postgres.stop()
         if not self.keep:
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -143,10 +160,14 @@ class Lab:
         """What a client needs to know, as `python -m lab.up --json` writes it."""
         workers = [{"name": w.name, "url": w.url, "metrics_url": w.metrics_url, "pid": w.pid} for w in self.workers.values()]
         children = {"postgresql": self.postgres.child, "gpustack": self.server.child}
+        if self.gateway is not None:
+            children |= {"kube": self.gateway.kube, "router": self.gateway.router}
         pids = {name: child.pid for name, child in children.items() if child is not None}
         return {
             "server_url": self.server.url,
-            "inference_url": self.server.url,
+            "inference_url": self.gateway.url if self.gateway else self.server.url,
+            "mode": "external" if self.gateway else "disabled",
+            "gateway": self.gateway.described() if self.gateway else None,
             "metrics_url": self.server.metrics_url,
             "admin_password": ADMIN_PASSWORD,
             "management_key": self.keys.management,

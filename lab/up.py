@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 from types import FrameType
 
+from lab.environment import versions
 from lab.errors import LabError
 from lab.stack import Lab, to_stderr
 
@@ -22,6 +23,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m lab.up", description="the real GPUStack on loopback, in the foreground")
     parser.add_argument("--json", type=Path, required=True, metavar="FILE", help="where to write URLs, keys and pids")
     parser.add_argument("--keep", action="store_true", help="keep the folder with the logs")
+    choose(parser)
     arguments = parser.parse_args(argv)
     asked = threading.Event()
     coming_up = True
@@ -35,7 +37,7 @@ def main(argv: list[str] | None = None) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, on_signal)
     try:
-        with Lab(keep=arguments.keep) as lab:
+        with Lab(keep=arguments.keep, gpustack=arguments.gpustack, gateway=arguments.gateway == "on") as lab:
             coming_up = False
             lab.write(arguments.json)
             try:
@@ -47,6 +49,13 @@ def main(argv: list[str] | None = None) -> int:
     except LabError as error:
         to_stderr(f"lab: {error}")
         return 1
+
+
+def choose(parser: argparse.ArgumentParser) -> None:
+    """The two options that say which lab it is to be."""
+    known = versions()
+    parser.add_argument("--gpustack", choices=known, default=known[0], help="version of the server")
+    parser.add_argument("--gateway", choices=("off", "on"), default="off", help="inference by the server itself, or through a gateway")
 
 
 def _watch(lab: Lab, asked: threading.Event) -> int:

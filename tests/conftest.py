@@ -41,7 +41,39 @@ class LabCount:
         described = lab_description()
         if described is not None:
             passed, skipped = self.outcomes["passed"], self.outcomes["skipped"]
-            config.get_terminal_writer().line(f"lab: gpustack={described['version']} passed={passed} skipped={skipped}")
+            which = described["version"] + ("" if described["mode"] == "disabled" else "+gateway")
+            config.get_terminal_writer().line(f"lab: gpustack={which} passed={passed} skipped={skipped}")
+
+
+SANDBOXES = {"sandbox": "2.3.0", "sandbox-2.2.3": "2.2.3"}
+"""names of contract servers that are no lab, with their versions"""
+
+
+def release(version: str) -> tuple[int, ...]:
+    """`2.3.0` as numbers."""
+    return tuple(int(part) for part in version.split("."))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Take away what is not about the server that it would run on."""
+    out = [item for item in items if not _fits(item)]
+    if out:
+        config.hook.pytest_deselected(items=out)
+        items[:] = [item for item in items if item not in out]
+
+
+def _fits(item: pytest.Item) -> bool:
+    marks = list(item.iter_markers("only"))
+    callspec = getattr(item, "callspec", None)
+    kind = callspec.params.get("gpustack_kind", "lab") if callspec else "lab"
+    described = {"version": SANDBOXES[kind], "mode": "disabled"} if kind in SANDBOXES else lab_description()
+    return not marks or (described is not None and all(about(described, **mark.kwargs) for mark in marks))
+
+
+def about(described: dict[str, Any], *, since: str = "0", before: str = "99", gateway: bool | None = None) -> bool:
+    """Whether a server is one of those that a test is about."""
+    on = described["mode"] != "disabled"
+    return release(since) <= release(described["version"]) < release(before) and gateway in (None, on)
 
 
 def pytest_configure(config: pytest.Config) -> None:

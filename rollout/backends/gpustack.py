@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from rollout.backends.gpustack_deployments import Deployments
 from rollout.backends.gpustack_files import Files
+from rollout.backends.gpustack_front import Front
 from rollout.backends.gpustack_hand import Hand
 from rollout.backends.gpustack_keys import keys_of
 from rollout.backends.gpustack_marker import Marker
@@ -46,11 +47,14 @@ class GPUStackBackend:
         samples: SampleSource | None = None,
         inference_key: Secret | None = None,
         management_key: Secret | None = None,
+        front: Front | None = None,
     ) -> None:
         """`samples` reads engine counters; without it a world has none. `inference_key` says who may use the private routes.
 
-        Both keys are looked for in the server's list; nothing is sent with them here.
+        Both keys are looked for in the server's list; nothing is sent with them here. `front` says whether a gateway stands before the
+        server; without it there is none.
         """
+        self._front = front
         self._client = client
         self._clock = clock
         self._samples = samples
@@ -80,6 +84,8 @@ class GPUStackBackend:
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self._client.__aexit__(kind, error, trace)
+        if self._front is not None:
+            await self._front.aclose()
 
     def knows(self, verb: str) -> bool:
         """Whether this backend carries out `verb`."""
@@ -99,12 +105,16 @@ class GPUStackBackend:
             async with asyncio.timeout(LOOK), Together() as together:
                 world = together.start(observe(self._client, self._clock, scope, self._samples))
                 keys = together.start(keys_of(self._client, *self._keys))
+                gateway = together.start(self._gateway(scope))
         except TimeoutError:
             why = "each call was answered in time, but all of them together were not"
             raise Unreachable(
                 f"The server could not be read within {LOOK:g} s.", why=why, hint="Look at its load and its database."
             ) from None
-        return replace(world.result(), keys=keys.result())
+        return replace(world.result(), keys=keys.result(), gateway=gateway.result())
+
+    async def _gateway(self, scope: Scope) -> bool | None:
+        return await self._front.gateway() if scope.front and self._front is not None else False
 
     async def perform(self, verb: str, args: Mapping[str, Json]) -> dict[str, Json]:
         """Carries out one effect and reads it back; safe to repeat. The receipt has `already`, `seconds` of the write, and `id`.

@@ -6,14 +6,15 @@ whole list, read immediately before. No write of this room leaves a route withou
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from rollout.backends.gpustack_hand import Brought, End, Hand
 from rollout.backends.gpustack_seats import Seats, named, same_siblings, seats_of
 from rollout.backends.gpustack_views import OWNED, body_of, extra_of
+from rollout.clients.errors import HttpRefused
 from rollout.clients.gpustack import GPUStack
-from rollout.clients.gpustack_rows import Target
+from rollout.clients.gpustack_rows import Route, Target
 from rollout.errors import BadAnswer, Refused
 
 Json = Any
@@ -57,8 +58,7 @@ class Targets:
                     why="no other target of it is active",
                     hint="Bring another target back first.",
                 )
-            for target in seen.mine:
-                await self._client.delete_target(target.id)
+            await self._remove(seen.route, seen.mine)
 
         return await self._one(args, lambda s: not s.mine, write, active=False)
 
@@ -90,8 +90,7 @@ class Targets:
             keep = _newest(seen, weight)
             if keep.state != "active":
                 raise Refused(f"{seen.deployment}: its new target is {keep.state}; the old one stays.")
-            for target in (t for t in seen.mine if t.id != keep.id):
-                await self._client.delete_target(target.id)
+            await self._remove(seen.route, [t for t in seen.mine if t.id != keep.id])
 
         done = await self._hand.bring(End(f"the old target of {first.deployment} leaves", look, lambda s: len(s.mine) == 1, remove))
         same_siblings(first, done.seen)
@@ -121,9 +120,30 @@ class Targets:
         return brought.receipt(id=ids[0] if ids else None, **({"active": brought.settled} if active else {}))
 
     async def _append(self, seen: Seats, weight: int, extra: Mapping[str, Json]) -> None:
-        kept = [{"id": t.id, **body_of(t.model_id, t.weight, extra_of(t))} for t in seen.targets]
         new = body_of(seen.model_id, weight, {k: v for k, v in extra.items() if k not in OWNED and v is not None})
-        await self._client.put_route(seen.route.id, {"name": seen.route.name, "targets": [*kept, new]})
+        await self._client.put_route(seen.route.id, {"name": seen.route.name, "targets": [*map(_kept, seen.targets), new]})
+
+    async def _remove(self, route: Route, gone: Sequence[Target]) -> None:
+        """Deletes one target after another.
+
+        2.2.3 answers 404 for every single target, those that it shows included: one that is still shown leaves by a list without it.
+        """
+        for target in gone:
+            try:
+                await self._client.delete_target(target.id)
+            except HttpRefused as error:
+                if not error.not_found:
+                    raise
+                await self._leave_out(route, target)
+
+    async def _leave_out(self, route: Route, target: Target) -> None:
+        shown = await self._client.targets(route.id)
+        rest = [t for t in shown if t.id != target.id]
+        if len(rest) == len(shown):
+            return
+        if not any(t.state == "active" and not t.fallback_status_codes for t in rest):
+            raise Refused(f"Removing target {target.id} would empty the route {route.name}.", why="no other target of it is active")
+        await self._client.put_route(route.id, {"name": route.name, "targets": [_kept(t) for t in rest]})
 
     async def _reweight(self, seen: Seats, weight: int) -> None:
         if len(seen.mine) != 1:
@@ -136,6 +156,11 @@ class Targets:
             )
         target = seen.mine[0]
         await self._client.put_target(target.id, body_of(target.model_id, weight, extra_of(target)))
+
+
+def _kept(target: Target) -> dict[str, Json]:
+    """A target's entry in a list write that leaves it as it is."""
+    return {"id": target.id, **body_of(target.model_id, target.weight, extra_of(target))}
 
 
 def _weights(seen: Seats) -> list[int]:

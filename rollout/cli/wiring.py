@@ -64,15 +64,16 @@ async def connect(plan: Plan, clock: Clock) -> Connected:
 
 async def connect_to(at: GPUStack, clock: Clock) -> Connected:
     """Backend and measurer for one GPUStack. Opens no connection yet."""
-    from rollout.backends.registry import BACKENDS
+    from rollout.backends.registry import BACKENDS, Site
     from rollout.engine.service import Connected
     from rollout.sources.registry import Sources
 
     management = resolve(at.management_key, "gpustack.management_key")
     inference = resolve(at.inference_key, "gpustack.inference_key")
     memory, forget = _memory(at.server, management, clock)
-    sources = Sources(at.inference or at.server, inference, clock, memory)
-    backend = BACKENDS["gpustack"](at.server, management, inference, clock, sources.engine)
+    site = Site(at.server, at.inference or at.server, at.gateway)
+    sources = Sources(site.inference, inference, clock, memory)
+    backend = BACKENDS["gpustack"](site, management, inference, clock, sources.engine)
 
     async def aclose() -> None:
         await sources.aclose()

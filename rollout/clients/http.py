@@ -98,6 +98,17 @@ class Http:
         """The JSON behind `path`; tried again within the retry's bounds."""
         return await self._retry.run(lambda: self._once("GET", path, params, None))
 
+    async def headers(self, path: str) -> Mapping[str, str]:
+        """The headers of the answer to GET `path`, whatever its status and body; names in lower case. Raises Unreachable."""
+        call = Call("GET", path)
+        try:
+            async with asyncio.timeout(self._limits.total), self._client.stream("GET", path) as answer:
+                return {name.lower(): value for name, value in answer.headers.items()}
+        except TimeoutError:
+            _unanswered(call, f"no answer within {self._limits.total:g} s")
+        except (httpx.TransportError, httpx.StreamError) as error:
+            _unanswered(call, self._clean(_words(error)))
+
     async def write(self, method: str, path: str, body: Json = None, *, repeat: bool = False) -> Json:
         """One write. Sent once, unless `repeat` says that sending it twice is the same as once."""
         if repeat:

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from rollout.domain.decision import Act, Decision, HoldOn, Record, Wait
+from rollout.domain.effective import Carrier
 from rollout.domain.effects import Effect
 from rollout.domain.receipts import Pair, Receipts, receipts_of
 from rollout.domain.state import RolloutState
@@ -86,6 +87,11 @@ class Ctx:
         """The rungs of one pair, as fixed at declare."""
         shares = [float(s) for s in self.state.fact("ladder")]
         return rungs(shares, pair.scaled, self.receipts.siblings_weight(pair))
+
+    @property
+    def carrier(self) -> Carrier:
+        """Who splits the route's traffic, as it was seen at declare."""
+        return Carrier(self.state.fact("carrier") or Carrier.PROXY)
 
     def wait(self, why: str, seconds: float = POLL, *, deadline: datetime | None = None) -> Wait:
         """Look again in `seconds`."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 
 from rollout.domain import credentials, route_checks
+from rollout.domain.carrying import refused_rungs, untold, version_of
 from rollout.domain.health import marker_of, serving
 from rollout.domain.ladder import shares_of
-from rollout.domain.shapes import Balance, balance_of, conversion
-from rollout.domain.weights import expressible, nearest, scale_for
+from rollout.domain.shapes import Balance, balance_of, conversion, weighted
+from rollout.domain.weights import expressible, nearest, scale_for, weight_during
 from rollout.domain.world import World
 from rollout.plan.model import Plan, Unit
 
@@ -18,16 +18,16 @@ HOST_UNITS = frozenset({Unit.OS, Unit.DRIVER, Unit.WORKER})
 Check = Callable[[Plan, World], Iterator[str]]
 
 
-def version_of(text: str) -> tuple[int, ...]:
-    """`v2.3.0rc1` -> (2, 3, 0); () when it cannot be read."""
-    match = re.match(r"v?(\d+)\.(\d+)\.(\d+)", text)
-    return tuple(int(g) for g in match.groups()) if match else ()
-
-
 def _server(_plan: Plan, world: World) -> Iterator[str]:
     version = version_of(world.server_version)
     if version and (0, 0, 0) < version < OLDEST:
         yield f"GPUStack {world.server_version} has known privilege faults and other route semantics: upgrade to 2.2.2 or later"
+
+
+def _gateway(plan: Plan, world: World) -> Iterator[str]:
+    if untold(world) or (world.gateway is None and conversion(plan, world)):
+        at = plan.gpustack.inference or plan.gpustack.server
+        yield f"whether a gateway stands at {at} cannot be seen, and shares depend on it: say `gpustack.gateway: enabled` or `disabled`"
 
 
 def _unit(plan: Plan, _world: World) -> Iterator[str]:
@@ -48,16 +48,20 @@ def _stable(plan: Plan, world: World) -> Iterator[str]:
 
 
 def _ladder(plan: Plan, world: World) -> Iterator[str]:
-    if world.route is None or plan.stable[0].deployment not in world.deployments:
+    seen = weighted(plan, world)
+    if seen.route is None or plan.stable[0].deployment not in seen.deployments:
         return
-    shares = shares_of(plan, world) if plan.ladder == "auto" else tuple(percent / 100 for percent in plan.ladder)
-    siblings, converted = len(world.route.targets) > 1, conversion(plan, world)
-    for item in plan.stable:
-        target = world.route.target_of(item.deployment)
-        weight = converted.get(item.deployment, target.weight) if target else 0
-        if weight > 0:
-            yield from _rungs(shares, item.deployment, weight, siblings=siblings)
-        elif target is not None and balance_of(world.route) is Balance.WEIGHTED and not target.fallback:
+    shares = shares_of(plan, seen) if plan.ladder == "auto" else tuple(percent / 100 for percent in plan.ladder)
+    siblings = len(seen.route.targets) > 1
+    for index, item in enumerate(plan.stable):
+        target = seen.route.target_of(item.deployment)
+        if target is None:
+            continue
+        if target.weight > 0:
+            written = list(_rungs(shares, item.deployment, target.weight, siblings=siblings))
+            scaled = weight_during(target.weight, shares, siblings=siblings)
+            yield from written or refused_rungs(plan, seen, index, scaled, shares)
+        elif balance_of(seen.route) is Balance.WEIGHTED and not target.fallback:
             yield f"stable target `{item.deployment}` has weight 0 beside others: it serves nobody; name a target that does"
 
 
@@ -90,7 +94,7 @@ def _workers(plan: Plan, world: World) -> Iterator[str]:
             yield f"memory of worker `{name}` is unknown; `guards.unknown_memory: accept` starts beside it anyway"
 
 
-CHECKS: tuple[Check, ...] = (_server, credentials.refusals, _unit, route_checks.refusals, _stable, _ladder, _workers)
+CHECKS: tuple[Check, ...] = (_server, credentials.refusals, _gateway, _unit, route_checks.refusals, _stable, _ladder, _workers)
 
 
 def findings(plan: Plan, world: World) -> list[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rollout.domain.shapes import Balance, balance_of, conversion, gateway_on
+from rollout.domain.shapes import Balance, balance_of, conversion
 from rollout.domain.world import RouteView, TargetView, World, named
 from rollout.plan.model import Plan
 
@@ -21,9 +21,9 @@ def refusals(plan: Plan, world: World) -> Iterator[str]:
         yield f"route `{plan.route.name}` does not exist on the server: create it, or correct `route.name`"
         return
     yield from _owner(route)
-    yield from _balance(plan, route)
+    yield from _balance(plan, world, route)
     yield from _targets(route)
-    if gateway_on(plan):
+    if world.gateway:
         yield from (f"target {_fallback(t)} {MASKS}" for t in route.targets if t.fallback)
     for item in plan.stable:
         target = route.target_of(item.deployment)
@@ -44,7 +44,7 @@ def _owner(route: RouteView) -> Iterator[str]:
         )
 
 
-def _balance(plan: Plan, route: RouteView) -> Iterator[str]:
+def _balance(plan: Plan, world: World, route: RouteView) -> Iterator[str]:
     kind = balance_of(route)
     if kind is Balance.OTHER:
         yield f"route `{route.name}` balances by `{route.lb_mode}`, which this release does not know: make it a weighted route first"
@@ -56,7 +56,7 @@ def _balance(plan: Plan, route: RouteView) -> Iterator[str]:
             f"route `{route.name}` has no weights ({_how(route)}), so no share can be set: `route.convert_to_weighted: true` gives every "
             "target one for the rollout, and takes it back on rollback"
         )
-    elif kind is not Balance.WEIGHTED and not gateway_on(plan) and not plan.route.accept_loss:
+    elif kind is not Balance.WEIGHTED and not world.gateway and not plan.route.accept_loss:
         yield (
             f"`route.convert_to_weighted` changes every target of `{route.name}` in one write; with the gateway off requests may get a "
             "503 for up to three seconds, on the way there and on a rollback: `route.accept_loss: true` accepts that, or give the route "
@@ -113,11 +113,11 @@ def _no_deployment(route: RouteView, name: str) -> Iterator[str]:
 def notes(plan: Plan, world: World) -> list[str]:
     """What is worth knowing about a route that is taken as it is; shown by `plan`."""
     route = world.route
-    return [] if route is None else [*_conversion(plan, world, route), *_beside(plan, route)]
+    return [] if route is None else [*_conversion(plan, world, route), *_beside(plan, world, route)]
 
 
 def _conversion(plan: Plan, world: World, route: RouteView) -> Iterator[str]:
-    weights, gateway = conversion(plan, world), gateway_on(plan)
+    weights, gateway = conversion(plan, world), world.gateway
     if balance_of(route) is Balance.WEIGHTED and plan.route.convert_to_weighted:
         yield f"route {route.name} has weights already: `convert_to_weighted` changes nothing"
     if not weights:
@@ -137,8 +137,8 @@ def _conversion(plan: Plan, world: World, route: RouteView) -> Iterator[str]:
         yield f"with the gateway off this write and its undo may lose requests{': accepted' if plan.route.accept_loss else ''}"
 
 
-def _beside(plan: Plan, route: RouteView) -> Iterator[str]:
-    gateway = gateway_on(plan)
+def _beside(plan: Plan, world: World, route: RouteView) -> Iterator[str]:
+    gateway = world.gateway
     for target in route.targets:
         if target.fallback and not gateway:
             yield f"target {_fallback(target)} stays as it is: it answers errors in the gateway alone, and that is off"

@@ -5,6 +5,7 @@ Nothing here refuses anything; `domain.route_checks` does.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 
 from rollout.domain.ladder import shares_of
@@ -30,11 +31,6 @@ class Balance(StrEnum):
     """a way that this release does not know"""
 
 
-def gateway_on(plan: Plan) -> bool:
-    """Whether requests go through GPUStack's gateway: then the inference URL is another one than the server's."""
-    return plan.gpustack.inference is not None and plan.gpustack.inference != plan.gpustack.server
-
-
 def balance_of(route: RouteView) -> Balance:
     """From the weights, which are always told; the server's own word is absent on older releases and on untouched routes."""
     if route.lb_mode not in ("weighted", "scoring", "invalid", None):
@@ -55,8 +51,16 @@ def conversion(plan: Plan, world: World) -> dict[str, int]:
         return {}
     shares = shares_of(plan, world) if plan.stable[0].deployment in world.deployments else ()
     whole = scale_for(WHOLE, shares) or WHOLE
-    by_replicas = gateway_on(plan)
-    return {named(t): whole * (_replicas(world, t.deployment) if by_replicas else 1) for t in route.targets if not t.fallback}
+    return {named(t): whole * (_replicas(world, t.deployment) if world.gateway else 1) for t in route.targets if not t.fallback}
+
+
+def weighted(plan: Plan, world: World) -> World:
+    """The world as the conversion will have made it; as it is where none is asked for."""
+    weights = conversion(plan, world)
+    if world.route is None or not weights:
+        return world
+    targets = tuple(replace(t, weight=weights.get(named(t), t.weight)) for t in world.route.targets)
+    return replace(world, route=replace(world.route, targets=targets))
 
 
 def _replicas(world: World, deployment: str | None) -> int:

@@ -59,6 +59,11 @@ def scale_for(stable: int, shares: Sequence[float]) -> int | None:
     return next((stable * k for k in SCALES if stable > 0 and all(expressible(stable * k, s) for s in below)), None)
 
 
+def weight_during(stable: int, shares: Sequence[float], *, siblings: bool) -> int:
+    """Stable's weight while the ladder is climbed: as found, or as fine as needed where it is the route's only target."""
+    return stable if siblings else scale_for(stable, shares) or stable
+
+
 def rungs(shares: Sequence[float], stable: int, others: int) -> tuple[Rung, ...]:
     """The ladder for one pair. `shares` in 0..1, the last one 1; `stable` its weight, `others` the summed weight of all other targets."""
     ladder: list[Rung] = []

@@ -220,6 +220,8 @@ class Scope:
     """whether model files are looked at"""
     survey: bool = False
     """also what only matters before the start: who owns the route, and which policies it has"""
+    front: bool = False
+    """whether to look if a gateway stands at the inference URL"""
 
 
 @dataclass(frozen=True)
@@ -236,6 +238,8 @@ class World:
     keys: Keys = Keys()
     files: tuple[FileView, ...] | None = None
     """None = not looked at"""
+    gateway: bool | None = False
+    """a gateway splits the traffic; None = cannot be seen. Only read where the scope asks for it"""
     server_time: datetime | None = None
     """what the server's own clock said in its answers; None when they carry no date"""
 

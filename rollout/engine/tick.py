@@ -303,7 +303,7 @@ def scope_of(state: RolloutState) -> Scope:
     receipts = receipts_of(state)
     if receipts is None:
         names = tuple(state.fact("names") or ())
-        return Scope(state.route, names, (), names, survey=True)
+        return Scope(state.route, names, (), names, survey=True, front=True)
     return Scope(receipts.route, receipts.names, receipts.probe_names, receipts.names, files=state.step is StepName.CLEANUP)
 
 

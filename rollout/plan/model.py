@@ -47,7 +47,12 @@ class GPUStack(Part):
     """The GPUStack server that serves the route."""
 
     server: Url = Field(description="management URL, without /v1 or /v2")
-    inference: Url | None = Field(default=None, description="inference URL; the management URL when absent (gateway disabled)")
+    inference: Url | None = Field(
+        default=None, description="inference URL, where users send requests; the management URL when absent. With a gateway: the gateway's"
+    )
+    gateway: Literal["auto", "enabled", "disabled"] = Field(
+        default="auto", description="whether GPUStack's gateway stands at the inference URL; `auto` looks at what answers there"
+    )
     management_key: SecretRef = Field(description="API key with the scope `management`")
     inference_key: SecretRef = Field(description="API key with the scope `inference`, for our own probes")
 

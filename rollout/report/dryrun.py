@@ -10,7 +10,9 @@ from pydantic import BaseModel, ConfigDict
 
 from rollout.analysis.config import JudgeConfig, Mode
 from rollout.domain import credentials, route_checks
-from rollout.domain.receipts import Receipts
+from rollout.domain.carrying import carrier_of, rung_shares
+from rollout.domain.receipts import Pair, Receipts
+from rollout.domain.shapes import weighted
 from rollout.domain.weights import BALANCED, Rung, load_ratio
 from rollout.domain.window import DAY, LONGEST
 from rollout.domain.window import LIVE_REQUESTS as WINDOW_REQUESTS
@@ -40,12 +42,16 @@ class Change(Part):
 
 
 class RungPlan(Part):
-    """One rung: shares in 0..1, the weight (None at 100 %), the load per replica of canary over stable, and what it may decide."""
+    """One rung: shares in 0..1, the weight (None at 100 %), the load per replica of canary over stable, and what it may decide.
+
+    `effective`: what the route's carrier makes of the weights; several where equal remainders may go either way.
+    """
 
     asked: float
     weight: int | None
     pair_share: float
     route_share: float
+    effective: tuple[float, ...]
     load_ratio: float | None
     may: str
 
@@ -113,6 +119,8 @@ class DryRun(Part):
     server: str
     server_version: str
     route: str
+    carried_by: str
+    """who splits the route's traffic, in words"""
     unit: str
     refusals: tuple[str, ...]
     notes: tuple[str, ...]
@@ -131,16 +139,18 @@ def dry_run(plan: Plan, world: World, refusals: Sequence[str], declared: Declare
     """The forecast. `declared` and `judge` are None when the world does not even allow to compute them."""
     mode = declared.mode if declared else "thin" if plan.evidence.mode == "auto" else plan.evidence.mode.value
     below = declared.rungs_below if declared else 1
+    climbed = weighted(plan, world)
     return DryRun(
         name=plan.metadata.name,
         server=plan.gpustack.server,
         server_version=world.server_version,
         route=plan.route.name,
+        carried_by=carrier_of(world).words,
         unit=plan.change.unit.value,
         refusals=tuple(refusals),
         notes=tuple(route_checks.notes(plan, world)),
         keys=tuple(credentials.notes(plan, world, shortest(plan, mode, below) * len(plan.stable) + (plan.window.duration or DAY))),
-        pairs=tuple(_pair(plan, world, declared, index) for index in range(len(declared.receipts.pairs))) if declared else (),
+        pairs=tuple(_pair(plan, climbed, declared, index) for index in range(len(declared.receipts.pairs))) if declared else (),
         evidence=_evidence(declared, judge) if declared and judge else None,
         deadlines=deadlines(plan, mode),
         shortest=shortest(plan, mode, below) * len(plan.stable),
@@ -163,15 +173,31 @@ def _pair(plan: Plan, world: World, declared: Declared, index: int) -> PairPlan:
         weight=pair.weight,
         weight_during=pair.scaled,
         changes=tuple(sorted(changes, key=lambda change: change.kind == "sizing")),
-        rungs=tuple(_rung(rung, canary, stable) for rung in declared.ladders[pair.canary]),
+        rungs=tuple(
+            _rung(rung, canary, stable, _effective(plan, world, index, pair, rungs, rung))
+            for rungs in (declared.ladders[pair.canary],)
+            for rung in rungs
+        ),
         shared=tuple(declared.shared.get(pair.stable, ())),
     )
 
 
-def _rung(rung: Rung, canary: int, stable: int) -> RungPlan:
+def _effective(plan: Plan, world: World, index: int, pair: Pair, ladder: Sequence[Rung], rung: Rung) -> tuple[float, ...]:
+    """The canary's share of the route as it will be carried; at 100 % with the weight of the rung before, and without stable."""
+    weight = rung.weight if rung.weight is not None else ladder[-2].weight or 1
+    return tuple(sorted(rung_shares(plan, world, index, None if rung.full else pair.scaled, weight)))
+
+
+def _rung(rung: Rung, canary: int, stable: int, effective: tuple[float, ...]) -> RungPlan:
     ratio = None if rung.full else load_ratio(rung.pair_share, 1 - rung.pair_share, canary, stable)
     return RungPlan(
-        asked=rung.asked, weight=rung.weight, pair_share=rung.pair_share, route_share=rung.route_share, load_ratio=ratio, may=may(ratio)
+        asked=rung.asked,
+        weight=rung.weight,
+        pair_share=rung.pair_share,
+        route_share=rung.route_share,
+        effective=effective,
+        load_ratio=ratio,
+        may=may(ratio),
     )
 
 

@@ -29,6 +29,8 @@ def screen(run: DryRun) -> RenderableType:
         parts += [Text(f"  - {one}") for one in run.refusals]
     if run.notes:
         parts += [Text(""), *(Text(f"  {note}", style=CARE) for note in run.notes)]
+    if run.pairs:
+        parts += [Text(""), Text(f"traffic is split by {run.carried_by}; effective is of the whole route", style=QUIET)]
     for number, pair in enumerate(run.pairs, 1):
         parts += [Text(""), *_pair(number, len(run.pairs), pair)]
     if run.evidence:
@@ -62,13 +64,14 @@ def _pair(number: int, of: int, pair: PairPlan) -> Iterator[RenderableType]:
 def _rungs(pair: PairPlan) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style=QUIET)
     table.add_column("  rung", no_wrap=True, justify="right")
-    for name in ("weights", "of pair", "of route", "load/replica"):
+    for name in ("weights", "of pair", "effective", "load/replica"):
         table.add_column(name, no_wrap=True, justify="right")
     table.add_column("decides")
     for rung in pair.rungs:
         weights = "stable leaves" if rung.weight is None else f"{rung.weight} : {pair.weight_during}"
         ratio = "-" if rung.load_ratio is None else f"x {rung.load_ratio:.2f}"
-        table.add_row(f"  {percent(rung.asked)}", weights, percent(rung.pair_share), percent(rung.route_share), ratio, rung.may)
+        effective = " or ".join(percent(share) for share in rung.effective)
+        table.add_row(f"  {percent(rung.asked)}", weights, percent(rung.pair_share), effective, ratio, rung.may)
     return table
 
 

@@ -9,9 +9,11 @@ from typing import Any
 
 from rollout.analysis import ArmWindow, Histogram, Window
 from rollout.analysis.counters import CounterSample, InstanceCounters, window_delta
+from rollout.domain.carrying import live_shares
 from rollout.domain.context import Ctx
 from rollout.domain.decision import Decision, Record, TakeBack
 from rollout.domain.draining import PROXY_LIMIT
+from rollout.domain.effective import Carrier
 from rollout.domain.receipts import Pair
 from rollout.domain.samples import from_json, to_json
 from rollout.domain.weights import Rung, load_ratio
@@ -78,6 +80,7 @@ def window(ctx: Ctx, rung: Rung, since: Mapping[str, Json], number: int, *, even
     arms = [window_delta(counters(before.get(n)) or {}, counters(ctx.world.samples.get(n))) for n in (pair.stable, pair.canary)]
     views = [ctx.world.deployments.get(n) for n in (pair.stable, pair.canary)]
     ready = [v.ready_replicas if v else 0 for v in views]
+    counted = _share(ctx, before)
     return Window(
         id=number,
         rung=rung.index,
@@ -85,10 +88,19 @@ def window(ctx: Ctx, rung: Rung, since: Mapping[str, Json], number: int, *, even
         stable=arms[0],
         canary=arms[1],
         load_ratio=load_ratio(rung.route_share, stable_share(ctx, rung), ready[1], ready[0]) if even else None,
-        expected_share=rung.route_share,
-        share_counts=_share(ctx, before),
+        expected_share=_expected(ctx, rung, counted),
+        share_counts=counted,
         memory_available=_memory(ctx),
     )
+
+
+def _expected(ctx: Ctx, rung: Rung, counted: tuple[int, int] | None) -> float:
+    """The canary's share of the route; in whole percents over instances, of those that ties allow the one nearest to what was counted."""
+    if ctx.carrier is not Carrier.PERCENT:
+        return rung.route_share
+    seen = counted[0] / counted[1] if counted and counted[1] else rung.route_share
+    given = live_shares(ctx.world, ctx.pair.canary, ctx.carrier)
+    return min(given, key=lambda share: abs(share - seen), default=rung.route_share)
 
 
 def _share(ctx: Ctx, before: Mapping[str, EngineSample]) -> tuple[int, int] | None:

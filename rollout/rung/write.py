@@ -1,11 +1,13 @@
 """Write one rung and see that it stuck: capacity -> weight -> active -> cache drop -> settle -> traffic check.
 
 The order is measured on the real server: a target write alone is stale in the proxy for up to 600 s, and a write that REST
-shows may still not move traffic. Not moved after the second try: a hold, never a guess.
+shows may still not move traffic: a gateway's API that fails five times is not asked again. So each try has the time in which the
+server itself repeats, the second begins with a refresh, and then it is a hold, never a guess.
 """
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from rollout.domain.context import Ctx, act, awaited
@@ -18,6 +20,8 @@ ACTIVE_WITHIN = 12.0
 PROBE_LIMIT = 200
 """own requests a traffic check may send"""
 TRIES = 2
+LOOK_AGAIN = 3.0
+"""seconds until traffic that has not followed a write is asked again"""
 
 
 def _facts(ctx: Ctx, rung: Rung) -> str:
@@ -110,11 +114,21 @@ def _prove(ctx: Ctx, rung: Rung) -> Decision | None:
     if seen.get("moved") is True or (seen.get("moved") is None and seen.get("n", 0) > 0 and float(seen.get("llr") or 0) > 0):
         facts: dict[str, Json] = {f"{key}.proved": {"at": ctx.now.isoformat(), **seen}, f"{key}.tries": None}
         return Record(facts, f"share proved by {seen.get('n')} own requests, {seen.get('hits')} answered by the canary")
+    began = ctx.at(f"{key}.refreshed") if tries else ctx.at(f"{key}.written")
+    if ctx.since(began) < ACTIVE_WITHIN:
+        return look_again(ctx, f"{key}.verified", began, "the share has not moved yet")
     if tries + 1 < TRIES:
         facts = {f"{key}.tries": tries + 1, f"{key}.verified": None, f"{key}.refreshed": None}
         return Record(facts, "the share has not moved: drop the cache once more and verify again")
     detail = f"asked {rung.route_share:.2%}, but {seen.get('hits')} of {seen.get('n')} own requests reached the canary after two tries"
     return HoldOn("weight_not_effective", detail, clears=(f"{key}.tries", f"{key}.verified", f"{key}.refreshed"))
+
+
+def look_again(ctx: Ctx, fact: str, wrote: datetime | None, why: str) -> Decision:
+    """Ask the traffic once more, a little after the last answer (under `fact`) and the last write."""
+    last = max((at for at in (ctx.at(fact), wrote) if at is not None), default=None)
+    left = LOOK_AGAIN - ctx.since(last) if last else 0.0
+    return ctx.wait(f"{why}: asks again", left) if left > 0 else Record({fact: None}, f"{why}: asks again")
 
 
 def _share_before(ctx: Ctx, rung: Rung) -> float:

@@ -9,15 +9,17 @@ from datetime import timedelta
 from typing import Any
 
 from rollout.domain import access
+from rollout.domain.carrying import carrier_of
 from rollout.domain.context import Ctx, act
 from rollout.domain.decision import Advance, Decision, Finish, Record
+from rollout.domain.effective import Carrier
 from rollout.domain.health import is_ours, marker_of
 from rollout.domain.ladder import mode_of, shares_of
 from rollout.domain.preflight import findings, holder
 from rollout.domain.receipts import Receipts, marker, receipts_of, spec_digest, take
-from rollout.domain.shapes import conversion, gateway_on
+from rollout.domain.shapes import conversion, weighted
 from rollout.domain.state import Phase, StepName
-from rollout.domain.weights import scale_for
+from rollout.domain.weights import weight_during
 from rollout.errors import ExitCode, PlanError
 from rollout.plan.hidden import keepable, keepable_pair
 
@@ -68,14 +70,14 @@ def declaration(ctx: Ctx) -> dict[str, Json]:
     if world.route is None:
         msg = f"route {plan.route.name} is gone"
         raise PlanError(msg)
-    (mode, rate), shares = mode_of(plan, world), shares_of(plan, world)
+    converted = conversion(plan, world)
+    (mode, rate), shares = mode_of(plan, world), shares_of(plan, weighted(plan, world))
     siblings = len(world.route.targets) > 1
     names = tuple(item.deployment for item in plan.stable)
-    converted = conversion(plan, world)
     weights = {t.deployment: converted.get(t.deployment, t.weight) for t in world.route.targets if t.deployment in names}
-    scaled = {n: scale_for(w, shares) or w for n, w in weights.items() if n is not None and not siblings}
+    scaled = {n: weight_during(w, shares, siblings=siblings) for n, w in weights.items() if n is not None}
     replicas = {name: world.deployments[name].replicas for name in names}
-    gateway, drain = gateway_on(plan), plan.drain
+    gateway, drain = carrier_of(world) is not Carrier.PROXY, plan.drain
     receipts = take(
         ctx.state.id, world.route, names, scaled, drain.quiet, drain.deadline, replicas=replicas, gateway=gateway, converted=converted
     )
@@ -88,6 +90,7 @@ def declaration(ctx: Ctx) -> dict[str, Json]:
         "mode": mode,
         "rate": rate,
         "ladder": list(shares),
+        "carrier": carrier_of(world).value,
         "expected": {t.deployment: t.weight for t in receipts.targets},
     }
 

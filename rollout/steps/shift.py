@@ -11,7 +11,7 @@ from rollout.domain.serve import route_active
 from rollout.domain.state import StepName
 from rollout.domain.world import answers_of
 from rollout.rung.climb import climb
-from rollout.rung.write import ACTIVE_WITHIN, capacity_gate
+from rollout.rung.write import ACTIVE_WITHIN, capacity_gate, look_again
 
 ABSENCE_PROBES = PRESENCE_PROBES = 20
 WARM_PROBES = 8
@@ -53,22 +53,25 @@ def _hand_over(ctx: Ctx) -> Decision | None:
 
 
 def _absent(ctx: Ctx, pair: Pair) -> Decision | None:
-    key = ctx.key("absent")
+    """None once own requests are answered, and not by stable. What does not follow is asked again, refreshed once, then held.
+
+    A route in the middle of a change may answer 404 or 503 for a moment: that is no deleted route either.
+    """
+    key, again = ctx.key("absent"), ctx.at(ctx.key("again"))
     seen = ctx.state.fact(key)
     if seen is None:
         return act("probe", f"own requests: does {pair.stable} still answer?", key, model=ctx.receipts.route, n=ABSENCE_PROBES)
     hits = answers_of(seen.get("models", {}), pair.stable)
     if hits == 0 and 2 * seen.get("ok", 0) >= seen.get("n", 1):
         return None
-    if hits and ctx.state.fact(ctx.key("again")) is None:
+    wrote = again or ctx.at(ctx.key("handed"))
+    if ctx.since(wrote) < ACTIVE_WITHIN:
+        return look_again(ctx, key, wrote, f"{pair.stable} left, and the traffic has not followed yet")
+    if again is None:
         return act("refresh", "drop the route's cached targets once more", ctx.key("again"), route=ctx.receipts.route)
-    again = ctx.at(ctx.key("again"))
-    if hits and again is not None and (ctx.at(key) or again) <= again:
-        left = ctx.the_plan.evidence.settle - ctx.since(again)
-        return ctx.wait("settles after the cache drop", left) if left > 0 else Record({key: None}, "asks again after the cache drop")
     if hits:
         return HoldOn("weight_not_effective", f"{pair.stable} left the route but answered {hits} requests", clears=(key, ctx.key("again")))
-    return HoldOn("probe_failed", f"production route does not answer: {seen.get('errors')}", clears=(key,))
+    return HoldOn("probe_failed", f"production route does not answer: {seen.get('errors')}", clears=(key, ctx.key("again")))
 
 
 def _drain(ctx: Ctx) -> Decision | None:

@@ -115,6 +115,8 @@ class MemoryPlatform:
     files: list[File] = field(default_factory=list)
     deletes: bool = True
     """whether workers really delete what they are told to"""
+    deaf: int = 0
+    """how many of the next writes and refreshes a gateway drops: the API shows them, the traffic follows only a later one"""
     key_says: dict[str, Json] = field(default_factory=dict)
     """what differs in the answer about the inference key"""
     server_time: Callable[[], datetime] | None = None
@@ -124,6 +126,7 @@ class MemoryPlatform:
 
     def __post_init__(self) -> None:
         self._ids = 0
+        self._dropped: dict[str, dict[str, float]] = {}
         self._random = random.Random(self.seed)
         self._last = self.seconds()
 
@@ -169,7 +172,9 @@ class MemoryPlatform:
         return found is not None and found.healthy and found.spec["replicas"] > 0 and found.ready_at <= self.seconds()
 
     def shares(self, route: Route) -> dict[str, float]:
-        """Share of each deployment, unavailable targets renormalised away."""
+        """Share of each deployment, unavailable targets renormalised away; those of before a dropped write, while it is dropped."""
+        if route.name in self._dropped:
+            return self._dropped[route.name]
         live = [t for t in route.targets if self.serves(t.deployment)]
         total = sum(t.weight for t in live)
         return {t.deployment: (t.weight / total if total else 1 / len(live)) for t in live}
@@ -260,10 +265,19 @@ class MemoryPlatform:
         """Carry out one effect, or answer one measurement."""
         self.advance()
         handler = getattr(self, f"_do_{verb}")
+        if verb in ("join", "set_weight", "twin", "leave", "reweigh", "refresh"):
+            self._render(self.routes[args["route"]])
         result: dict[str, Json] = handler(args)
         if not verb.startswith(("probe", "warm", "verify", "stage_")):
             self.writes.append((verb, dict(args)))
         return result
+
+    def _render(self, route: Route) -> None:
+        if self.deaf > 0:
+            self.deaf -= 1
+            self._dropped.setdefault(route.name, self.shares(route))
+        else:
+            self._dropped.pop(route.name, None)
 
     def _do_mark_route(self, args: Mapping[str, Json]) -> dict[str, Json]:
         route = self.routes[args["route"]]

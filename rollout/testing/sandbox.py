@@ -11,6 +11,7 @@ from typing import Any
 from rollout.testing.gpustack import FakeGPUStack, Timing
 from rollout.testing.gpustack.auth import Caller
 from rollout.testing.gpustack.calls import Call
+from rollout.testing.gpustack.flavour import DEFAULT
 from rollout.testing.node import SimNode
 from rollout.testing.node_http import NodeServer
 
@@ -25,11 +26,20 @@ class SandboxTimeout(Exception):
 class Sandbox:
     """`async with Sandbox() as box:`; urls and keys are attributes, nodes are `box.nodes[name]`, faults `box.gpustack.faults`.
 
-    `scale` shortens everything the real server takes time for (1.0: as measured). `engine` are knobs of every engine.
+    `scale` shortens everything the real server takes time for (1.0: as measured). `engine` are knobs of every engine. `version` is that
+    of the server that is stood in for, 2.3.0 or 2.2.3.
     """
 
-    def __init__(self, *, scale: float = 0.1, nodes: Sequence[str] = NODES, seed: int = 0, engine: Mapping[str, Any] | None = None) -> None:
-        self.gpustack = FakeGPUStack(Timing(scale=scale), seed=seed)
+    def __init__(
+        self,
+        *,
+        scale: float = 0.1,
+        nodes: Sequence[str] = NODES,
+        seed: int = 0,
+        engine: Mapping[str, Any] | None = None,
+        version: str = DEFAULT,
+    ) -> None:
+        self.gpustack = FakeGPUStack(Timing(scale=scale), seed=seed, version=version)
         self.nodes = {name: SimNode(name, base_knobs=dict(engine or {})) for name in nodes}
         self.servers = [NodeServer(node) for node in self.nodes.values()]
         self.management_key = self.inference_key = self.user_key = ""
@@ -87,7 +97,8 @@ class Sandbox:
             "inference_key": self.inference_key,
             "user_key": self.user_key,
             "workers": workers,
-            "version": "2.3.0",
+            "version": self.gpustack.core.flavour.version,
+            "mode": "disabled",
         }
 
     # --- helpers

@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from rollout.testing.gpustack.flavour import DEFAULT, FLAVOURS
 from rollout.testing.sandbox import Sandbox
 
 
@@ -26,13 +27,13 @@ def write_ready(path: Path, described: dict[str, Any]) -> None:
     draft.replace(path)
 
 
-async def serve(port: int, ready_file: Path | None, scale: float, engine: dict[str, Any]) -> None:
+async def serve(port: int, ready_file: Path | None, scale: float, engine: dict[str, Any], version: str = DEFAULT) -> None:
     """Run until a signal arrives."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    box = Sandbox(scale=scale, engine=engine)
+    box = Sandbox(scale=scale, engine=engine, version=version)
     await box.start(port)
     described = {**box.describe(), "pid": os.getpid()}
     if ready_file is not None:
@@ -50,8 +51,9 @@ def main() -> None:
     parser.add_argument("--ready-file", type=Path, help="JSON written when everything listens")
     parser.add_argument("--scale", type=float, default=0.1, help="1.0: as slow as the real server")
     parser.add_argument("--engine", type=json.loads, default={}, help="engine knobs as JSON, e.g. '{\"slots\": 64}'")
+    parser.add_argument("--version", choices=sorted(FLAVOURS), default=DEFAULT, help="of the server that is stood in for")
     args = parser.parse_args()
-    asyncio.run(serve(args.port, args.ready_file, args.scale, args.engine))
+    asyncio.run(serve(args.port, args.ready_file, args.scale, args.engine, args.version))
 
 
 if __name__ == "__main__":

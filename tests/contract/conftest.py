@@ -1,37 +1,65 @@
-"""The contract tests' servers: the sandbox always, the real GPUStack of the lab when `ROLLOUT_LAB` names it."""
+"""The contract tests' servers: the sandbox always, the real GPUStack of the lab when `ROLLOUT_LAB` names it.
+
+What differs by version or by gateway mode is its own test, marked `only(since=, before=, gateway=)`: for other servers it is not there.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from rollout.testing.sandbox import Sandbox
-from tests.conftest import lab_description
+from tests.conftest import SANDBOXES, lab_description
 from tests.contract.site import Row, Site, unique
 
 SCALE = 0.5
 
 
+OLDER_TOO = ("routes", "backend")
+"""files whose tests run on the older sandbox as well: there the versions differ"""
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "gpustack_kind" in metafunc.fixturenames:
-        servers = [pytest.param("sandbox", id="sandbox")]
+        older = any(word in metafunc.module.__name__ for word in OLDER_TOO)
+        servers = [pytest.param(kind, id=kind) for kind in SANDBOXES if kind == "sandbox" or older]
         if lab_description() is not None:
             servers.append(pytest.param("lab", id="lab", marks=pytest.mark.lab))
         metafunc.parametrize("gpustack_kind", servers)
 
 
 @pytest.fixture(scope="session")
-def sandbox_description() -> Iterator[dict[str, Any]]:
-    """A sandbox in a thread of its own, for the whole session."""
+def sandbox_descriptions() -> Iterator[dict[str, dict[str, Any]]]:
+    """A sandbox of each version in a thread of its own, for the whole session, once it is asked for."""
+    with ExitStack() as stack:
+        yield Lazily(lambda kind: stack.enter_context(running_sandbox(SANDBOXES[kind])))
+
+
+class Lazily(dict[str, dict[str, Any]]):
+    """A dictionary that makes what is not there."""
+
+    def __init__(self, make: Callable[[str], dict[str, Any]]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, key: str) -> dict[str, Any]:
+        self[key] = self._make(key)
+        return self[key]
+
+
+@contextmanager
+def running_sandbox(version: str) -> Iterator[dict[str, Any]]:
+    """One sandbox, described."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
-    box = Sandbox(scale=SCALE, engine={"slots": 64, "ttft_base": 0.02})
+    box = Sandbox(scale=SCALE, engine={"slots": 64, "ttft_base": 0.02}, version=version)
     asyncio.run_coroutine_threadsafe(box.start(), loop).result(10)
     yield box.describe()
     asyncio.run_coroutine_threadsafe(box.stop(), loop).result(10)
@@ -43,8 +71,8 @@ def sandbox_description() -> Iterator[dict[str, Any]]:
 class Sites:
     """Clients and shared deployments per server, made when first needed, kept for the session (test order is random)."""
 
-    def __init__(self, sandbox: dict[str, Any]) -> None:
-        self._sandbox = sandbox
+    def __init__(self, sandboxes: dict[str, dict[str, Any]]) -> None:
+        self._sandboxes = sandboxes
         self._sites: dict[str, Site] = {}
         self._pairs: dict[str, tuple[Site, Pair]] = {}
 
@@ -75,7 +103,7 @@ class Sites:
             site.close()
 
     def _described(self, kind: str) -> dict[str, Any]:
-        described = self._sandbox if kind == "sandbox" else lab_description()
+        described = lab_description() if kind == "lab" else self._sandboxes[kind]
         assert described is not None
         return dict(described)
 
@@ -93,9 +121,9 @@ class Pair:
 
 
 @pytest.fixture(scope="session")
-def sites(sandbox_description: dict[str, Any]) -> Iterator[Sites]:
+def sites(sandbox_descriptions: dict[str, dict[str, Any]]) -> Iterator[Sites]:
     """All servers of this test run."""
-    found = Sites(sandbox_description)
+    found = Sites(sandbox_descriptions)
     yield found
     found.close()
 

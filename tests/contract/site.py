@@ -14,9 +14,13 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 import httpx
+
+from lab.gateway import GatewayView
+from tests.conftest import release
 
 Row = dict[str, Any]
 DEADLINE = 20.0
@@ -37,12 +41,13 @@ def message(response: httpx.Response) -> str:
 
 @dataclass
 class Stream:
-    """A stream that was read to its end. `text` as it came, `chunks` parsed, `done` whether `[DONE]` came."""
+    """A stream that was read to its end. `text` as it came, `chunks` parsed; whether `[DONE]` came, or the connection broke off."""
 
     status: int
     text: str = ""
     chunks: list[Row] = field(default_factory=list)
     done: bool = False
+    broken: bool = False
 
     @property
     def error(self) -> Row | None:
@@ -61,6 +66,12 @@ class Stream:
         return str(self.chunks[0]["model"])
 
 
+def shares(weights: Mapping[int, int]) -> dict[int, Fraction]:
+    """Each one's part of the whole, without those that have none."""
+    total = sum(weights.values())
+    return {key: Fraction(weight, total) for key, weight in weights.items() if weight}
+
+
 def _bearer(key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"}
 
@@ -76,6 +87,10 @@ class Site:
 
     def __init__(self, described: Row, kind: str) -> None:
         self.described, self.kind = described, kind
+        self.balances = release(described["version"]) >= (2, 3)
+        self.gateway = described["mode"] != "disabled"
+        self.gap = "503" if self.balances else "404"  # what a request gets while its route has no active target
+        self.gaps = {self.gap, "503"} if self.gateway else {self.gap}
         server, inference = described["server_url"], described["inference_url"]
         self.api = _client(server, headers=_bearer(described["management_key"]))
         self.inference = _client(inference, headers=_bearer(described["inference_key"]))
@@ -156,7 +171,9 @@ class Site:
     def ready(self, model_id: int) -> None:
         def look() -> bool:
             row = self.model(model_id)
-            return bool(row["ready_replicas"] == row["replicas"] and row["state"] == "running")
+            return bool(
+                row["ready_replicas"] == row["replicas"] and row.get("state", "running") == "running"
+            )  # 2.2 has no state of deployments
 
         self.until(look, f"deployment {model_id} ready")
 
@@ -195,6 +212,15 @@ class Site:
         response = self.api.put(f"/v2/model-routes/{route['id']}", json={"name": route["name"]})
         assert response.status_code == 200, response.text
 
+    def remove(self, route: Row, target: Row) -> None:
+        """One target leaves; before 2.3 by a list without it, since the server denies to know single targets."""
+        if self.balances:
+            response = self.api.delete(f"/v2/model-route-targets/{target['id']}")
+        else:
+            kept = [{k: t[k] for k in ("id", "model_id", "weight")} for t in self.target_list(route["id"]) if t["id"] != target["id"]]
+            response = self.api.put(f"/v2/model-routes/{route['id']}", json={"name": route["name"], "targets": kept})
+        assert response.status_code == 200, response.text
+
     def forget(self, kind: str, row_id: int) -> None:
         """Clean this up at the end, last made first."""
         self._undo.append((kind, row_id))
@@ -212,7 +238,8 @@ class Site:
         return (client or self.inference).post("/v1/chat/completions", json=body)
 
     def split(self, model: str, count: int, clients: int = 6) -> Counter[str]:
-        """Who answered `count` requests (the answer's `model`); an error counts under its status."""
+        """Who answered `count` requests (the answer's `model`); an error counts under its status. A gateway has followed the API before."""
+        self.followed(model)
 
         def one(_: int) -> str:
             response = self.ask(model, sim={"ttft": 0.0})
@@ -220,6 +247,22 @@ class Site:
 
         with ThreadPoolExecutor(clients) as pool:
             return Counter(pool.map(one, range(count)))
+
+    def followed(self, route: str) -> None:
+        """With a gateway: until it was told what the API shows of a route. Weights only where they are carried exactly."""
+        if not self.gateway:
+            return
+        row = next((r for r in self.get(f"/v2/model-routes?name={route}")["items"] if r["name"] == route), None)
+        view = GatewayView.of(self.described)
+
+        def told() -> bool:
+            active = {t["model_id"]: t["weight"] for t in self.target_list(row["id"]) if t["state"] == "active"} if row else {}
+            mode, given = view.shares(row["id"]) if row else ("lb", {})
+            if mode == "percent":
+                return set(given) <= set(active) and bool(given) == bool(active)
+            return shares(given) == shares(active)
+
+        self.until(told, f"the gateway knows the targets of {route}")
 
     @contextmanager
     def load(self, model: str, clients: int = 6) -> Iterator[list[str]]:
@@ -246,15 +289,18 @@ class Site:
         body = {"model": model, "messages": [{"role": "user", "content": "hello"}], "stream": True, "sim": sim}
         with self.inference.stream("POST", "/v1/chat/completions", json=body) as response:
             seen = Stream(response.status_code)
-            for line in response.iter_lines():
-                seen.text += line + "\n"
-                if line == "data: [DONE]":
-                    seen.done = True
-                elif line.startswith("data: "):
-                    seen.chunks.append(json.loads(line.removeprefix("data: ")))
-                if started is not None and seen.chunks:
-                    started()
-                    started = None
+            try:
+                for line in response.iter_lines():
+                    seen.text += line + "\n"
+                    if line == "data: [DONE]":
+                        seen.done = True
+                    elif line.startswith("data: "):
+                        seen.chunks.append(json.loads(line.removeprefix("data: ")))
+                    if started is not None and seen.chunks:
+                        started()
+                        started = None
+            except httpx.RemoteProtocolError:
+                seen.broken = True
         return seen
 
     # --- the simulated workers

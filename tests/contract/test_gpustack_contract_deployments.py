@@ -1,8 +1,10 @@
-"""GPUStack 2.3, gateway disabled: deployments, instances, files, workers, drain (contract 4, 5, 8, 10, 14)."""
+"""GPUStack 2.2 and 2.3: deployments, instances, files, workers, drain (contract 4, 5, 8, 10, 14)."""
 
 from __future__ import annotations
 
 from typing import Any
+
+import pytest
 
 from tests.contract.conftest import Pair
 from tests.contract.site import Row, Site, message, unique
@@ -29,7 +31,7 @@ def test_a_new_deployment_has_no_state_and_becomes_running(gpustack: Site) -> No
     assert fresh["ready_replicas"] in (0, 1)
     gpustack.ready(fresh["id"])
     row = gpustack.model(fresh["id"])
-    assert (row["state"], row["ready_replicas"], row["replicas"]) == ("running", 1, 1)
+    assert (row.get("state"), row["ready_replicas"], row["replicas"]) == ("running" if gpustack.balances else None, 1, 1)
     instance = gpustack.instances(fresh["id"])[0]
     assert (instance["state"], instance["worker_name"], instance["restart_count"]) == ("running", "spark-01", 0)
     assert instance["name"].startswith(fresh["name"] + "-")
@@ -74,8 +76,9 @@ def test_scaling_to_zero_ends_the_instance_and_the_state_says_pending(gpustack: 
     route = gpustack.new_route({model["id"]: 1})
     put(gpustack, model, replicas=0)
     gpustack.until(lambda: not gpustack.instances(model["id"]), "no instance")
-    gpustack.until(lambda: gpustack.ask(route["name"]).status_code == 503, "503")
-    gpustack.until(lambda: gpustack.model(model["id"])["state"] == "pending", "pending")
+    gpustack.until(lambda: str(gpustack.ask(route["name"]).status_code) in gpustack.gaps, "nobody answers")
+    if gpustack.balances:
+        gpustack.until(lambda: gpustack.model(model["id"])["state"] == "pending", "pending")
     gpustack.until(lambda: gpustack.target_list(route["id"])[0]["state"] == "unavailable", "target unavailable")
     put(gpustack, model, replicas=1)
     gpustack.settled(route)
@@ -86,7 +89,8 @@ def test_replicas_take_turns_and_one_goes_when_they_shrink(gpustack: Site) -> No
     route = gpustack.new_route({model["id"]: 1})
     names = {row["name"] for row in gpustack.instances(model["id"])}
     assert len(names) == 2
-    served = {gpustack.ask(route["name"]).json()["system_fingerprint"] for _ in range(8)}
+    asked = 40 if gpustack.gateway else 8  # a gateway draws, the server's proxy takes turns
+    served = {gpustack.ask(route["name"]).json()["system_fingerprint"] for _ in range(asked)}
     assert served == names
     put(gpustack, model, replicas=1)
     gpustack.until(lambda: len(gpustack.instances(model["id"])) == 1, "one instance")
@@ -101,6 +105,7 @@ def test_a_deleted_instance_is_replaced(gpustack: Site) -> None:
     assert len(gpustack.instances(model["id"])) == 1
 
 
+@pytest.mark.only(since="2.3")
 def test_restart_replaces_the_instances(gpustack: Site) -> None:
     model = gpustack.deploy()
     old = gpustack.instances(model["id"])[0]
@@ -127,7 +132,8 @@ def test_an_instance_that_fails_to_start_says_error(gpustack: Site) -> None:
     model = gpustack.deploy(wait=False, env={"SIM_FAIL_START": "1"}, restart_on_error=False)
     gpustack.until(lambda: [row for row in gpustack.instances(model["id"]) if row["state"] == "error"], "error")
     assert gpustack.instances(model["id"])[0]["state_message"]
-    gpustack.until(lambda: gpustack.model(model["id"])["state"] == "error", "deployment in error")
+    if gpustack.balances:
+        gpustack.until(lambda: gpustack.model(model["id"])["state"] == "error", "deployment in error")
     assert gpustack.model(model["id"])["ready_replicas"] == 0
 
 
@@ -161,11 +167,12 @@ def test_an_own_route_has_weight_100(gpustack: Site) -> None:
     route = gpustack.get(f"/v2/model-routes?name={model['name']}")["items"][0]
     assert route["created_model_id"] == model["id"]
     assert [(row["model_id"], row["weight"]) for row in gpustack.target_list(route["id"])] == [(model["id"], 100)]
-    assert "lb_mode" not in route  # not derived before somebody writes the route
+    assert "lb_mode" not in route or gpustack.gateway  # not derived before somebody writes the route, or it is rendered
     gpustack.drop_cache(route)
-    assert gpustack.route(route["id"])["lb_mode"] == "weighted"
+    assert gpustack.route(route["id"]).get("lb_mode") == ("weighted" if gpustack.balances else None)
 
 
+@pytest.mark.only(since="2.3")
 def test_an_own_route_of_two_replicas_is_scored_and_not_weighted(gpustack: Site, pair: Pair) -> None:
     model = gpustack.deploy(replicas=2, enable_model_route=True)
     route = gpustack.get(f"/v2/model-routes?name={model['name']}")["items"][0]
@@ -189,7 +196,7 @@ def test_an_own_route_goes_with_its_last_target(gpustack: Site) -> None:
     model = gpustack.deploy(enable_model_route=True)
     route = gpustack.get(f"/v2/model-routes?name={model['name']}")["items"][0]
     gpustack.settled(route)
-    assert gpustack.api.delete(f"/v2/model-route-targets/{gpustack.target_list(route['id'])[0]['id']}").status_code == 200
+    gpustack.remove(route, gpustack.target_list(route["id"])[0])
     gpustack.until(lambda: gpustack.api.get(f"/v2/model-routes/{route['id']}").status_code == 404, "route gone")
     gpustack.until(lambda: gpustack.ask(model["name"]).status_code == 404, "404")
 
@@ -215,7 +222,9 @@ def test_a_deleted_deployment_leaves_every_route(gpustack: Site, pair: Pair) -> 
     alone, shared = gpustack.new_route({model["id"]: 1}), gpustack.new_route({model["id"]: 50, pair.b["id"]: 50})
     assert gpustack.api.delete(f"/v2/models/{model['id']}").json() is None
     assert gpustack.api.get(f"/v2/models/{model['id']}").status_code == 404
-    gpustack.until(lambda: gpustack.ask(alone["name"]).status_code == 503, "503 on the route that had nothing else")
+    gpustack.until(
+        lambda: str(gpustack.ask(alone["name"]).status_code) in gpustack.gaps, "nobody answers on the route that had nothing else"
+    )
     gpustack.until(lambda: gpustack.route(shared["id"])["targets"] == 1, "one target left")
     assert list(gpustack.targets(shared["id"])) == [pair.b["id"]]
     assert gpustack.target_list(alone["id"]) == []
@@ -249,7 +258,7 @@ def test_a_stream_outlives_its_target_and_a_weight_change(gpustack: Site, pair: 
     def leave() -> None:
         body = {"model_id": pair.a["id"], "weight": 1}
         assert gpustack.api.put(f"/v2/model-route-targets/{target['id']}", json=body).status_code == 200
-        assert gpustack.api.delete(f"/v2/model-route-targets/{target['id']}").status_code == 200
+        gpustack.remove(route, target)
         assert gpustack.split(route["name"], 10) == {pair.b["name"]: 10}
 
     stream = gpustack.read_stream(route["name"], started=leave, tokens=20, delay=0.1)
@@ -258,13 +267,16 @@ def test_a_stream_outlives_its_target_and_a_weight_change(gpustack: Site, pair: 
 
 
 def cut(site: Site, end: Any) -> None:
-    """A stream that is cut: HTTP 200, an error event inside, no [DONE], no finish_reason."""
+    """A stream that is cut: HTTP 200, no [DONE], no finish_reason; an error event inside; with a gateway the connection breaks off."""
     model = site.deploy()
     route = site.new_route({model["id"]: 1})
     stream = site.read_stream(route["name"], started=lambda: end(model), tokens=200, delay=0.1)
     assert stream.status == 200
     assert not stream.done
     assert stream.finish is None
+    assert stream.broken is site.gateway
+    if site.gateway:
+        return
     assert stream.error is not None
     assert stream.error["code"] == 503
     assert stream.error["message"] == "Service unavailable. Please retry your requests after a brief wait."

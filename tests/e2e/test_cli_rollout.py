@@ -44,8 +44,8 @@ cleanup: {{approval: none}}
 class Site:
     """A sandbox in a thread of its own, and the command pointed at it."""
 
-    def __init__(self, home: Path) -> None:
-        self.home, self.loop, self.box = home, asyncio.new_event_loop(), Sandbox()
+    def __init__(self, home: Path, version: str) -> None:
+        self.home, self.loop, self.box = home, asyncio.new_event_loop(), Sandbox(version=version)
         self.started: list[subprocess.Popen[str]] = []
         self.inference_key: str | None = None
         """instead of the sandbox's own"""
@@ -104,8 +104,9 @@ class Site:
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    made = Site(tmp_path)
+def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
+    """On the newest server that is stood in for, unless a test asks for another by `indirect`."""
+    made = Site(tmp_path, getattr(request, "param", "2.3.0"))
     try:
         made.open()
         yield made
@@ -113,9 +114,12 @@ def site(tmp_path: Path) -> Iterator[Site]:
         made.close()
 
 
+@pytest.mark.parametrize("site", ["2.3.0", "2.2.3"], indirect=True)
 def test_the_forecast_of_plan_is_what_a_healthy_run_does(site: Site) -> None:
     forecast = site.json("plan", "plan.yaml")
     assert forecast["refusals"] == []
+    assert forecast["carried_by"] == "the server itself, by exact weights"
+    assert [rung["effective"] for rung in forecast["pairs"][0]["rungs"]] == [[r["route_share"]] for r in forecast["pairs"][0]["rungs"]]
     rollout_id = site.begin()
     done = site.command("run", rollout_id, "--until", "completed")
     assert done.returncode == 0, done.stderr

@@ -55,6 +55,18 @@ def test_pins_name_the_server_in_the_lock_and_nothing_heavy() -> None:
     assert "://" not in locked
 
 
+def test_every_version_has_a_lock_of_its_own_and_the_default_comes_first() -> None:
+    known = environment.versions()
+    assert known[0] == environment.read_pins().gpustack
+    for version in known:
+        pins = environment.read_pins(version=version)
+        assert f"gpustack=={version}\n" in pins.lock.read_text("utf-8")
+        assert "sqlalchemy==2.0" in pins.lock.read_text("utf-8").lower()
+    assert len({environment.read_pins(version=v).digest for v in known}) == len(known) >= 2
+    with pytest.raises(LabError, match=r"no GPUStack 1\.0\.0"):
+        environment.read_pins(version="1.0.0")
+
+
 def test_a_changed_pin_names_another_environment(tmp_path: Path) -> None:
     pins = environment.read_pins()
     other = tmp_path / "other.lock"

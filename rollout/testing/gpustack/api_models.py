@@ -63,6 +63,7 @@ BY_DEFAULT = {
     },
 }
 """policies of the route that a deployment with several replicas brings along"""
+SINCE_23 = ("state", "state_message", "role_status", "stale", "degradations", "restarting_since")
 
 
 class ModelApi:
@@ -80,10 +81,17 @@ class ModelApi:
             rows = [row for row in rows if call.query["search"] in row["name"]]
         if call.query.get("cluster_id"):
             rows = [row for row in rows if row["cluster_id"] == integer(call.query["cluster_id"], "cluster_id")]
-        return page(rows, call.query)
+        answer = page(rows, call.query)
+        answer["items"] = [self.view(row) for row in answer["items"]]
+        return answer
+
+    def view(self, row: Row) -> Row:
+        """A deployment as answered; 2.2 tells no state of it."""
+        hidden = () if self.core.flavour.balances else SINCE_23
+        return {key: value for key, value in row.items() if key not in hidden}
 
     def read(self, call: Call) -> Row:
-        return dict(find(self.world, "models", call.id, "Model not found"))
+        return self.view(find(self.world, "models", call.id, "Model not found"))
 
     def create(self, call: Call) -> Row:
         spec = self._spec(call)
@@ -99,7 +107,7 @@ class ModelApi:
         if with_route:
             self._own_route(model)
         self.instances.converge(model["id"])
-        return dict(model)
+        return self.view(model)
 
     def _own_route(self, model: Row) -> None:
         """The route a deployment brings along: weight 100, or 0 with least-load and affinity when it has several replicas."""
@@ -126,7 +134,7 @@ class ModelApi:
         self.routes.meta_follows(call.id)
         if model["replicas"] != before:
             self.instances.converge(call.id, "scale_down" if model["replicas"] < before else None)
-        return dict(model)
+        return self.view(model)
 
     def delete(self, call: Call) -> None:
         """Instances, and targets in ALL routes, go at once; nothing waits for requests in flight. Files stay."""

@@ -40,7 +40,7 @@ class RouteApi:
     def view(self, row: Row, *, detail: bool = True) -> Row:
         """A route as answered: null fields left out, `lb_mode` as it was last derived, plugins in the detail alone."""
         mode = row["_mode"]
-        plugins = ({"lb": {"mode": mode}} if mode else {}) | row["_plugins"]
+        plugins = ({"lb": {"mode": mode}} if mode else {}) | row["_plugins"] if self.core.flavour.balances else {}
         extra = ({"lb_mode": mode} if mode else {}) | ({"plugins": plugins} if plugins and detail else {})
         return {**without_none(row), **extra}
 
@@ -207,6 +207,6 @@ class RouteApi:
         """The other fields that were sent; `meta` replaces the client's keys as a whole."""
         known = ("description", "categories", "meta", "generic_proxy")
         fields = {key: call.body[key] for key in known if key in call.body}
-        if "meta" in fields:
+        if "meta" in fields and self.core.flavour.balances:
             fields["meta"] = {key: value for key, value in (fields["meta"] or {}).items() if key not in OWN_META}
         return fields

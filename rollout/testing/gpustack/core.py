@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from rollout.testing.gpustack.flavour import DEFAULT, FLAVOURS, Flavour
 from rollout.testing.gpustack.routing import RouteCache
 from rollout.testing.gpustack.timing import Timing
 from rollout.testing.gpustack.world import World
@@ -16,8 +17,8 @@ from rollout.testing.node import SimNode
 class Core:
     """State plus a way to do things later that ends when the server ends."""
 
-    def __init__(self, timing: Timing, seed: int = 0) -> None:
-        self.timing = timing
+    def __init__(self, timing: Timing, seed: int = 0, flavour: Flavour = FLAVOURS[DEFAULT]) -> None:
+        self.timing, self.flavour = timing, flavour
         self.rng = random.Random(seed)
         self.world = World()
         self.nodes: dict[int, SimNode] = {}  # by worker id

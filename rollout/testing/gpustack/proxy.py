@@ -54,7 +54,7 @@ class Proxy:
         choice = self.core.cache.draw(name)
         instance = self.core.cache.instance(choice.model_id) if choice else None
         if choice is None or instance is None:
-            raise ApiError(503, GONE)
+            raise ApiError(self.core.flavour.gap_status, self.core.flavour.gap) if choice is None else ApiError(503, GONE)
         model, route = self.world.get("models", choice.model_id), self.world.one("model-routes", name=name)
         if model is None or route is None:
             raise ApiError(404, "Model not found")

@@ -121,6 +121,6 @@ class RouteControl:
         weighted = sum(target["weight"] > 0 for target in targets)
         mode = None
         policies = any(section.get("enabled", True) for section in route["_plugins"].values())
-        if targets and (weighted or policies):
+        if self.core.flavour.balances and targets and (weighted or policies):
             mode = "scoring" if weighted == 0 else "weighted" if weighted == len(targets) else "invalid"
         route["_mode"] = mode

@@ -20,6 +20,7 @@ from rollout.testing.gpustack.auth import Auth
 from rollout.testing.gpustack.core import Core
 from rollout.testing.gpustack.errors import ApiError, ErrorStyle
 from rollout.testing.gpustack.faults import Fault, Faults
+from rollout.testing.gpustack.flavour import DEFAULT, FLAVOURS
 from rollout.testing.gpustack.gate import Gate, Handler
 from rollout.testing.gpustack.instances_control import InstanceControl
 from rollout.testing.gpustack.proxy import Proxy
@@ -32,16 +33,17 @@ from rollout.testing.gpustack.watching import watch
 from rollout.testing.gpustack.workers_control import WorkerControl
 from rollout.testing.node import SimNode
 
-COMMIT = "63a03ba"
-
 
 class FakeGPUStack:
-    """An in-process GPUStack 2.3.0, gateway disabled. Not thread safe; everything runs in one event loop."""
+    """An in-process GPUStack, gateway disabled. Not thread safe; everything runs in one event loop."""
 
-    def __init__(self, timing: Timing | None = None, admin_password: str = "sandbox-admin", seed: int = 0) -> None:
-        self.core = Core(timing or Timing(), seed)
+    def __init__(
+        self, timing: Timing | None = None, admin_password: str = "sandbox-admin", seed: int = 0, *, version: str = DEFAULT
+    ) -> None:
+        """`version` is one of `flavour.FLAVOURS`."""
+        self.core = Core(timing or Timing(), seed, FLAVOURS[version])
         self.admin_password = admin_password
-        self.version = "v2.3.0"  # what `/version` says; the behaviour stays that of 2.3.0
+        self.version = f"v{version}"  # what `/version` says; a test may change it, the behaviour stays
         self.world, self.faults = self.core.world, Faults()
         self.world.add("clusters", {"name": "Default Cluster", "state": "ready", "is_default": True, "provider": "Docker"})
         self.auth = Auth(self.world, admin_password)
@@ -92,7 +94,7 @@ class FakeGPUStack:
 
     def _app(self) -> web.Application:
         app = web.Application(client_max_size=1 << 26, middlewares=[self._errors])
-        app.router.add_get("/version", _answer(lambda: {"version": self.version, "git_commit": COMMIT}))
+        app.router.add_get("/version", _answer(lambda: {"version": self.version, "git_commit": self.core.flavour.commit}))
         app.router.add_get("/healthz", _answer(lambda: "ok"))
         app.router.add_get("/readyz", _answer(lambda: "ok"))
         app.router.add_get("/v1/models", self.proxy.models)

@@ -15,6 +15,7 @@ from rollout.testing.gpustack.routes_control import RouteControl
 from rollout.testing.gpustack.world import Row
 
 COMPARED = ("overridden_model_name", "weight", "model_id", "provider_id", "fallback_status_codes", "max_running_requests")
+LIMIT = "max_running_requests"
 MIX = "either every target of a route carries a positive weight or none may — a mix leaves LB unable to render the route"
 
 
@@ -30,7 +31,8 @@ class TargetRules:
         """A target entry, checked; keeps only the fields that were sent. Raises ApiError 422."""
         if not isinstance(raw, dict):
             raise invalid("body.targets: Input should be a valid dictionary")
-        item = {key: raw[key] for key in (*COMPARED, "id") if key in raw}
+        known = [key for key in (*COMPARED, "id") if key != LIMIT or self.core.flavour.balances]
+        item = {key: raw[key] for key in known if key in raw}
         if "weight" in item:
             item["weight"] = integer(item["weight"], "body.weight", least=0)
         if item.get("id") is not None:
@@ -84,9 +86,10 @@ class TargetRules:
             if kind == "model-providers" and name is not None and name not in [model["name"] for model in row["models"]]:
                 raise invalid(f"overridden_model_name '{name}' is not supported by provider '{row['name']}'. Supported models: ")
 
-    @staticmethod
-    def check_weights(rows: list[dict[str, Any]]) -> None:
-        """Trap 1: zero beside positive is refused; fallback targets do not count."""
+    def check_weights(self, rows: list[dict[str, Any]]) -> None:
+        """Trap 1: zero beside positive is refused since 2.3; fallback targets do not count."""
+        if not self.core.flavour.balances:
+            return
         weights = [row.get("weight") or 0 for row in rows if not row.get("fallback_status_codes")]
         if any(weights) and not all(weights):
             raise invalid(MIX)
@@ -169,6 +172,8 @@ class TargetRules:
     def delete(self, call: Call) -> None:
         """Effective at once; siblings are not touched."""
         target = self._find(call)
+        if not self.core.flavour.deletes_targets:
+            raise ApiError(404, f"ModelRouteTarget with id '{call.id}' not found.")
         self.world.remove("model-route-targets", call.id)
         self.control.target_deleted(target)
         self.control.refresh_mode(target["route_id"])

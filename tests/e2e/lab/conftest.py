@@ -6,7 +6,7 @@ Without `ROLLOUT_LAB` the tests of this folder are not there.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,10 @@ class Stage:
 
     def seen(self, name: str) -> Seen:
         return self._seen[name].result()
+
+    def quiet(self) -> None:
+        """Until none of them runs any more: a fault of the whole lab must meet nobody else."""
+        wait(self._seen.values())
 
     def close(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)

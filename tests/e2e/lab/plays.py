@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lab.scenario import ENGINE, Row, Scenario
+from rollout.domain.effective import Carrier, Seat, carried
 from rollout.domain.state import Phase, RolloutState
 from rollout.errors import ExitCode
 from rollout.testing.traffic import Load, Record
+from tests.conftest import release
 from tests.e2e.lab.live import LIGHT, PLAIN, QUICK, SHORT, STREAMS, Live, figures
 
 SKIP = {"skip": "staging has a play of its own"}
 META = {"team": "chat", "nested": {"list": [1, None, 0.5], "text": "Grüße"}}
-SIBLING = {"max_running_requests": 64, "fallback_status_codes": ["5xx"]}
 SLOW = {"unit": "parameters", "to": {"env": {**ENGINE, "SIM_TTFT_FACTOR": "2"}}}
 
 
@@ -34,6 +35,26 @@ class Seen:
     @property
     def phase(self) -> Phase:
         return self.states[0].phase
+
+
+def sibling_fields(scene: Scenario) -> Row:
+    """Optional fields of a target that is not ours; 2.2 knows no limit, and behind a gateway a fallback is refused."""
+    limit = {"max_running_requests": 64} if release(scene.described["version"]) >= (2, 3) else {}
+    return {**limit, **({"fallback_status_codes": ["5xx"]} if scene.described["mode"] == "disabled" else {})}
+
+
+def carrier(scene: Scenario) -> Carrier:
+    """Who splits the traffic on this lab."""
+    if scene.described["mode"] == "disabled":
+        return Carrier.PROXY
+    return Carrier.RULE if release(scene.described["version"]) >= (2, 3) else Carrier.PERCENT
+
+
+def share_of(scene: Scenario, deployment: str) -> float:
+    """What a deployment with one instance gets of the route's requests, beside others of one instance, as the route is now."""
+    targets = scene.targets()
+    seats = [Seat(row["weight"], 1, bool(row.get("fallback_status_codes"))) for row in targets.values()]
+    return max(carried(seats, list(targets).index(deployment), carrier(scene)))
 
 
 def live(scene: Scenario, *loads: Load, tail: float = 120.0) -> Live:
@@ -71,13 +92,13 @@ def healthy(scene: Scenario) -> Seen:
 def bad_canary(scene: Scenario) -> Seen:
     """A canary whose first token takes twice as long, beside a target that is not ours; nobody intervenes."""
     stable, sibling = scene.deploy("a", "spark-01"), scene.deploy("b", "spark-02")
-    scene.route({stable: 60, sibling: 30}, {sibling: SIBLING}, meta=META)
+    scene.route({stable: 60, sibling: 30}, {sibling: sibling_fields(scene)}, meta=META)
     plan = scene.operator.plan([stable], change=SLOW, stage=SKIP)
     before, ids = scene.snapshot(), {name: row["id"] for name, row in scene.targets().items()}
     with live(scene, SHORT, LIGHT) as users:
         code = scene.operator.finished(scene.operator.start("run", plan, "--until", "completed"))
     after = {name: row["id"] for name, row in scene.targets().items()}
-    return seen(scene, code, before, users.records, ids=ids, ids_after=after, sibling=sibling)
+    return seen(scene, code, before, users.records, ids=ids, ids_after=after, sibling=sibling, extra=sibling_fields(scene))
 
 
 def dark(scene: Scenario, count: int = 300) -> Seen:
@@ -112,7 +133,7 @@ def dark(scene: Scenario, count: int = 300) -> Seen:
 def two_targets(scene: Scenario) -> Seen:
     """Two stable targets beside one that is not ours, replaced one after another; a person promotes instead of the judge."""
     first, second, sibling = scene.deploy("a", "spark-01"), scene.deploy("b", "spark-02"), scene.deploy("c", "staging")
-    scene.route({first: 40, second: 30, sibling: 30}, {sibling: SIBLING}, meta=META)
+    scene.route({first: 40, second: 30, sibling: 30}, {sibling: sibling_fields(scene)}, meta=META)
     plan, operator = scene.operator.plan([first, second], stage=SKIP), scene.operator
     before, ids = scene.snapshot(), {name: row["id"] for name, row in scene.targets().items()}
     with live(scene, SHORT, LIGHT) as users:

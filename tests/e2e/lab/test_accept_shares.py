@@ -11,7 +11,7 @@ from rollout.domain.state import Phase, RolloutState
 from rollout.errors import ExitCode
 from tests.e2e.lab.figures import inside
 from tests.e2e.lab.live import QUICK, answered, cut, figures, lost
-from tests.e2e.lab.plays import META, SIBLING, SKIP, dark, live
+from tests.e2e.lab.plays import META, SKIP, dark, live, share_of, sibling_fields
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(1200)]
 LADDER = (10, 25, 50, 100)
@@ -34,7 +34,7 @@ def test_none_of_2000_user_requests_reaches_the_dark_canary(scene: Scenario) -> 
 def test_each_rungs_observed_share_lies_in_its_interval_and_a_rollback_restores_all(scene: Scenario) -> None:
     """A target that is not ours takes 40 of 100: the share of the route is what users see."""
     stable, sibling, operator = scene.deploy("a", "spark-01"), scene.deploy("c", "staging"), scene.operator
-    scene.route({stable: 60, sibling: 40}, {sibling: SIBLING}, meta=META)
+    scene.route({stable: 60, sibling: 40}, {sibling: sibling_fields(scene)}, meta=META)
     plan = operator.plan([stable], ladder=list(LADDER), stage=SKIP, evidence={"min_time": "15s", "min_time_before_full": "20s"})
     before, ids = scene.snapshot(), {name: row["id"] for name, row in scene.targets().items()}
     process = operator.start("run", plan)
@@ -45,7 +45,7 @@ def test_each_rungs_observed_share_lies_in_its_interval_and_a_rollback_restores_
         assert operator.finished(process) == ExitCode.HOLDING
         canary = state.fact("receipts")["pairs"][0]["canary"]
         weights = {name: row["weight"] for name, row in scene.targets().items()}
-        asked = 0.6 if percent == 100 else weights[canary] / (weights[canary] + 100)
+        asked = share_of(scene, canary)
         assert percent == 100 or abs(weights[canary] / (weights[canary] + 60) - percent / 100) <= max(0.005, percent / 1000)
         with live(scene, QUICK) as users:
             users.more(COUNT)

@@ -8,7 +8,7 @@ from rollout.domain.state import Phase
 from tests.e2e.lab.live import answered, cut, figures, long_streams, lost
 from tests.e2e.lab.plays import Seen
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.lab, pytest.mark.modes, pytest.mark.timeout(420)]
 
 
 def test_it_completes_and_no_request_is_lost_and_no_stream_is_cut(healthy: Seen) -> None:

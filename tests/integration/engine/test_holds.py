@@ -381,3 +381,44 @@ def test_an_impossible_rollback_can_be_ended(tmp_path: Path) -> None:
     state = case.run(rollout_id)
     assert (state.phase, state.exit_code) == (Phase.ABORTED, 21)
     assert "rollout" not in case.platform.routes["chat"].meta
+
+
+def test_a_dropped_write_is_repaired_by_a_refresh_once_the_gateway_listens_again(tmp_path: Path) -> None:
+    """The API shows the weight, the traffic does not follow: asked again while the server itself repeats, then refreshed once more."""
+    case = Case(tmp_path)
+    rollout_id = case.start().state.id
+    case.run(rollout_id, until=reached(StepName.CANARY))
+    case.platform.deaf = 2  # the write, and the refresh that follows it
+    state = case.run(rollout_id, until=reached(StepName.CANARY, rung=0))
+    assert [v for v, _ in case.platform.writes].count("refresh") == 2
+    assert [v for v, _ in case.platform.writes].count("join") == 1
+    assert state.phase is Phase.RUNNING
+
+
+def test_a_write_that_stays_dropped_holds_and_goes_on_after_a_resume(tmp_path: Path) -> None:
+    """No rung is counted that the traffic does not show, and the API's word is not enough."""
+    case = Case(tmp_path)
+    rollout_id = case.start().state.id
+    case.run(rollout_id, until=reached(StepName.CANARY))
+    case.platform.deaf, began = 99, case.clock.now()
+    state = case.run(rollout_id, until=holding("weight_not_effective"))
+    assert (case.clock.now() - began).total_seconds() < 45
+    assert state.fact("0.rung.0.proved") is None
+    case.platform.deaf = 0
+    case.service().say(rollout_id, "resume", "tester", "the gateway's API works again")
+    assert case.run(rollout_id).phase is Phase.COMPLETED
+
+
+def test_stable_that_left_and_still_answers_is_not_drained(tmp_path: Path) -> None:
+    """The removal was dropped: repaired by one refresh; without it nothing is drained or deleted."""
+    case = Case(tmp_path)
+    rollout_id = case.start().state.id
+    case.run(rollout_id, until=reached(StepName.SHIFT, rung=1))
+    case.platform.deaf = 99
+    state = case.run(rollout_id, until=holding("weight_not_effective"))
+    assert state.hold is not None
+    assert "left the route but answered" in state.hold.detail
+    assert state.fact("0.drain") is None
+    case.platform.deaf = 0
+    case.service().say(rollout_id, "resume", "tester", "the gateway's API works again")
+    assert case.run(rollout_id).phase is Phase.COMPLETED

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from rollout.backends.registry import open_gpustack
+from rollout.backends.registry import Site, open_gpustack
 from rollout.clients.secret import Secret
 from rollout.clock import SystemClock
 from rollout.domain.world import Scope
@@ -30,7 +30,7 @@ def in_sandbox(story):
             management, inference = Secret(box.management_key), Secret(box.inference_key)
             async with (
                 Sources(box.inference_url, inference, SystemClock(), no_memory) as sources,
-                open_gpustack(box.url, management, inference, SystemClock(), sources.engine) as backend,
+                open_gpustack(Site(box.url, box.inference_url), management, inference, SystemClock(), sources.engine) as backend,
             ):
                 return await story(box, backend, sources)
 

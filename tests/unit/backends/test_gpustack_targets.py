@@ -110,6 +110,44 @@ def test_leaving_removes_that_target_and_no_other() -> None:
     assert double.perform("leave", route="chat", deployment="m-b")["already"] is True
 
 
+def denies(double: Double, request: httpx.Request) -> httpx.Response:
+    """2.2.3: no single target is ever found."""
+    target = request.url.path.rpartition("/")[2]
+    return httpx.Response(404, json={"code": 404, "reason": "NotFound", "message": f"ModelRouteTarget with id '{target}' not found."})
+
+
+def test_a_target_that_is_denied_and_shown_leaves_by_a_list_without_it() -> None:
+    double = pair(100, 5)
+    double.target("chat", "m-c", 50, **EXTRA)
+    before = {model: dict(target_of(double, model)) for model in ("m-a", "m-c")}
+    double.fault("DELETE", "targets", denies)
+    double.perform("leave", route="chat", deployment="m-b")
+    assert double.weights("chat") == {"m-a": 100, "m-c": 50}
+    assert {model: target_of(double, model) for model in before} == before
+    assert [m for m, _ in double.writes()] == ["DELETE", "PUT"]
+
+
+def test_a_twins_old_target_leaves_by_a_list_too() -> None:
+    double = pair(1)
+    double.fault("DELETE", "targets", denies)
+    double.perform("twin", route="chat", deployment="m-a", weight=1000)
+    assert double.weights("chat") == {"m-a": 1000}
+
+
+def test_a_list_that_would_leave_nobody_active_is_not_written() -> None:
+    """The other target went away between the look and the refused call."""
+    double = pair(100, 5)
+
+    def lose(d: Double, request: httpx.Request) -> httpx.Response:
+        target_of(d, "m-a")["state"] = "unavailable"
+        return denies(d, request)
+
+    double.fault("DELETE", "targets", lose)
+    with pytest.raises(Refused, match="would empty the route"):
+        double.perform("leave", route="chat", deployment="m-b")
+    assert double.weights("chat") == {"m-a": 100, "m-b": 5}
+
+
 def test_a_deployment_that_is_gone_has_left() -> None:
     double = pair(100)
     assert double.perform("leave", route="chat", deployment="deleted")["already"] is True

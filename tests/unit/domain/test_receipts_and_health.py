@@ -171,3 +171,13 @@ def test_a_state_of_a_newer_release_can_be_read() -> None:
     whole = state().model_copy(update={"intent": OpenIntent(number=1, effect=effect, at=NOW)})
     raw = whole.model_dump(mode="json") | {"invented": True}
     assert RolloutState.model_validate(raw) == whole
+
+
+def test_a_fallback_beside_weighs_nothing_where_it_only_takes_what_failed() -> None:
+    """The gateway leaves it out of the split, the server's own proxy does not."""
+    beside = TargetView(2, 2, "b", 50, "active", {"fallback_status_codes": ["5xx"]})
+    found = world([target("a", 100), beside]).route
+    assert found is not None
+    for gateway, weight in ((False, 50), (True, 0)):
+        taken = take(ID, found, ("a",), {}, 10, 1800, gateway=gateway)
+        assert taken.siblings_weight(taken.pairs[0]) == weight

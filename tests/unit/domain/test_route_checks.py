@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from rollout.domain.carrying import rung_shares
 from rollout.domain.preflight import findings
 from rollout.domain.receipts import take
 from rollout.domain.route_checks import notes, refusals
-from rollout.domain.shapes import Balance, balance_of, conversion
+from rollout.domain.shapes import Balance, balance_of, conversion, weighted
 from rollout.domain.world import DeploymentView, InstanceView, RouteView, TargetView, WorkerView, World
 from rollout.plan.model import Plan
 from tests.unit.report import samples
@@ -19,13 +20,12 @@ from tests.unit.report import samples
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
 
 
-def plan(*, gateway: bool = False, stable: str = "a", **more: Any) -> Plan:
+def plan(*, stable: str = "a", **more: Any) -> Plan:
     """The sample plan for one target of `chat`; keys of `Route` go there, others replace parts of the plan."""
     keys = {"env": "MKEY"}
     server = {"server": "http://gpustack.lan", "management_key": keys, "inference_key": keys}
     route = {"name": "chat", **{key: more.pop(key) for key in ("convert_to_weighted", "accept_loss") if key in more}}
-    inference = {"inference": "http://gateway.lan"} if gateway else {}
-    return samples.plan(gpustack=server | inference, route=route, stable=[{"deployment": stable}], **more)
+    return samples.plan(gpustack=server, route=route, stable=[{"deployment": stable}], **more)
 
 
 def target(name: str | None, weight: int, number: int = 0, **extra: Any) -> TargetView:
@@ -37,7 +37,7 @@ def provider(weight: int = 50) -> TargetView:
     return target(None, weight, provider_id=3, overridden_model_name="gpt-x")
 
 
-def world(*targets: TargetView, mode: str | None = "weighted", replicas: int = 1, **route: Any) -> World:
+def world(*targets: TargetView, mode: str | None = "weighted", replicas: int = 1, gateway: bool | None = False, **route: Any) -> World:
     view = RouteView(1, "chat", targets, mode, {}, "authed", **route)
     running = {
         t.deployment: DeploymentView(n, t.deployment, replicas, replicas, "running", {}, _running(n, t.deployment, replicas))
@@ -45,7 +45,7 @@ def world(*targets: TargetView, mode: str | None = "weighted", replicas: int = 1
         if t.deployment
     }
     staging = WorkerView(3, "staging", "ready", 1.0, 128 << 30, 100 << 30, True)
-    return World(NOW, "v2.3.0", view, running, workers={"staging": staging})
+    return World(NOW, "v2.3.0", view, running, workers={"staging": staging}, gateway=gateway)
 
 
 def _running(number: int, name: str, replicas: int) -> tuple[InstanceView, ...]:
@@ -63,8 +63,8 @@ REFUSED: list[tuple[str, Plan, World, list[str]]] = [
     ("scored", plan(), world(target("a", 0), mode="scoring"), [f"route `chat` has no weights (it balances by score), {NO_SHARE}"]),
     (
         "policies",
-        plan(gateway=True),
-        world(target("a", 0), mode="scoring", policies=("least-load", "session-affinity")),
+        plan(),
+        world(target("a", 0), mode="scoring", gateway=True, policies=("least-load", "session-affinity")),
         [f"route `chat` has no weights (it balances by least-load and session-affinity), {NO_SHARE}"],
     ),
     (
@@ -98,8 +98,8 @@ REFUSED: list[tuple[str, Plan, World, list[str]]] = [
     ("twice", plan(), world(target("a", 100), target("b", 1, 8), target("b", 2, 9)), ["route `chat` has two targets for `b`: remove one"]),
     (
         "fallback behind the gateway",
-        plan(gateway=True),
-        world(target("a", 100), target("b", 0, fallback_status_codes=["5xx"])),
+        plan(),
+        world(target("a", 100), target("b", 0, fallback_status_codes=["5xx"]), gateway=True),
         [f"target `b` (fallback for 5xx) {MASKS}"],
     ),
     (
@@ -176,8 +176,8 @@ TAKEN: list[tuple[str, Plan, World, list[str]]] = [
     ),
     (
         "converted behind the gateway, by replicas",
-        plan(gateway=True, convert_to_weighted=True),
-        world(target("a", 0), provider(0), mode="scoring", replicas=3, policies=("session-affinity",)),
+        plan(convert_to_weighted=True),
+        world(target("a", 0), provider(0), mode="scoring", replicas=3, gateway=True, policies=("session-affinity",)),
         [
             "route chat has no weights (it balances by session-affinity): before the first rung one write gives a 300, target 7 100",
             "a rollback takes them back in one write; a promoted route keeps weights, its policies stay stored and rest",
@@ -271,6 +271,26 @@ def test_a_fallback_has_no_say_in_the_balance_and_gets_no_weight() -> None:
     assert seen.route is not None
     assert balance_of(seen.route) is Balance.UNIFORM
     assert conversion(plan(convert_to_weighted=True), seen) == {"a": 100}
+
+
+def test_a_gateway_that_cannot_be_seen_matters_where_weights_are_to_come() -> None:
+    (found,) = findings(plan(convert_to_weighted=True, accept_loss=True), world(target("a", 0), mode="scoring", gateway=None))
+    assert "say `gpustack.gateway: enabled` or `disabled`" in found
+    assert findings(plan(), world(target("a", 100), gateway=None)) == []
+    assert any("gpustack.gateway" in one for one in findings(plan(), world(target("a", 100), provider(), gateway=None)))
+
+
+def test_the_ladder_is_checked_on_the_weights_that_the_conversion_will_give() -> None:
+    said = plan(convert_to_weighted=True, ladder=[2, 100])
+    seen = replace(world(target("a", 0), target("b", 0), mode=None, replicas=4, gateway=True), server_version="v2.2.3")
+    (found,) = findings(said, seen)
+    assert "rung 2 % beside `a` is carried by the gateway of GPUStack 2.2" in found
+    assert weighted(said, replace(seen, route=None)).route is None
+
+
+def test_a_provider_has_no_part_in_the_shares_while_the_gateway_is_off() -> None:
+    for gateway, share in ((False, 0.5), (True, 0.4)):
+        assert rung_shares(plan(), world(target("a", 100), provider(50), gateway=gateway), 0, 100, 100) == {share}
 
 
 def test_a_finer_ladder_converts_to_finer_weights() -> None:

@@ -42,6 +42,7 @@ def test_each_rung_shows_asked_weight_pair_and_route_share() -> None:
     assert first.route_share == pytest.approx(11 / 211)
     assert (second.weight, second.may) == (100, "latency may pass and fail")
     assert (full.weight, full.pair_share, full.load_ratio) == (None, 1.0, None)
+    assert [r.effective for r in (first, second, full)] == [(11 / 211,), (1 / 3,), (0.5,)]
 
 
 @pytest.mark.parametrize(
@@ -114,6 +115,7 @@ def test_the_forecast_fits_the_terminal(width: int) -> None:
     text = shown(run(), width)
     assert max(len(line.rstrip()) for line in text.splitlines()) <= width
     assert "11 : 100" in text
+    assert "traffic is split by the server itself, by exact weights" in text
     assert "not guaranteed: one replica" in text
     assert "also serves embed" in text
 
