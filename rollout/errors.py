@@ -11,6 +11,7 @@ RolloutError                      1   anything we did not foresee
 │   ├── Unreachable              20   a server did not answer (temporary)
 │   ├── Refused                   3   a server said no (permanent)
 │   └── BadAnswer                20   a server answered something that is not its contract
+├── StableLost               13   the old side does not serve: a person is needed now
 ├── RollbackIncomplete           21   rollback could not finish
 ├── WindowOpen                   22   the rollback window is still open
 ├── RollbackImpossible           23   what a rollback needs is gone
@@ -135,6 +136,13 @@ class Refused(ServerError):
     """A server refused the call. Permanent: the same call will be refused again."""
 
     exit_code = ExitCode.REFUSED
+
+
+class StableLost(RolloutError):
+    """The old side does not serve, so nothing is taken from the new one."""
+
+    exit_code = ExitCode.HALTED
+    hint = "Bring it back in GPUStack, then say this again."
 
 
 class RollbackIncomplete(RolloutError):

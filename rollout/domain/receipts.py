@@ -38,6 +38,10 @@ class Pair(Frozen):
     """stable's weight as found"""
     scaled: int
     """stable's weight during the ladder; differs only where a sole target's weight was too coarse"""
+    adopted: TargetReceipt | None = None
+    """the canary's target as it was found, where a person made the canary by hand; it is not among the route's `targets`"""
+    keep: bool = False
+    """a rollback leaves the canary's deployment: it was there before us"""
 
 
 class Receipts(Frozen):

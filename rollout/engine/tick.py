@@ -285,7 +285,7 @@ def scope_of(state: RolloutState) -> Scope:
     receipts = receipts_of(state)
     if receipts is None:
         names = tuple(state.fact("names") or ())
-        return Scope(state.route, names, (), names)
+        return Scope(state.route, names, tuple(state.fact("probe_names") or ()), names)
     return Scope(receipts.route, receipts.names, receipts.probe_names, receipts.names)
 
 

@@ -96,6 +96,10 @@ class Declared:
     ladders: Ladders
     diff: Mapping[str, Sequence[Sequence[Json]]]
     shared: Mapping[str, Sequence[str]]
+    standing: str | None = None
+    """where an adopted canary goes on, and why there"""
+    begin: int = 0
+    """index of the rung it goes on with"""
 
     @property
     def rungs_below(self) -> int:
@@ -112,6 +116,8 @@ class DryRun(Part):
     route: str
     unit: str
     refusals: tuple[str, ...]
+    adopts: str | None = None
+    """where the canary that a person made goes on, and why there"""
     pairs: tuple[PairPlan, ...]
     evidence: Evidence | None
     deadlines: tuple[Deadline, ...]
@@ -131,11 +137,12 @@ def dry_run(plan: Plan, world: World, refusals: Sequence[str], declared: Declare
         route=plan.route.name,
         unit=plan.change.unit.value,
         refusals=tuple(refusals),
+        adopts=declared.standing if declared else None,
         pairs=tuple(_pair(plan, world, declared, index) for index in range(len(declared.receipts.pairs))) if declared else (),
         evidence=_evidence(declared, judge) if declared and judge else None,
         deadlines=deadlines(plan, mode),
         shortest=shortest(plan, mode, below) * len(plan.stable),
-        calls=tuple(calls(plan, declared.receipts, declared.ladders)) if declared else (),
+        calls=tuple(calls(plan, declared.receipts, declared.ladders, declared.begin)) if declared else (),
     )
 
 

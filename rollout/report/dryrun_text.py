@@ -26,6 +26,8 @@ def screen(run: DryRun) -> RenderableType:
     if run.refusals:
         parts += [Text(""), Text(f"REFUSED: {len(run.refusals)} finding(s); nothing would be touched", style=BAD)]
         parts += [Text(f"  - {one}") for one in run.refusals]
+    if run.adopts:
+        parts += [Text(""), Text(run.adopts, style=CARE)]
     for number, pair in enumerate(run.pairs, 1):
         parts += [Text(""), *_pair(number, len(run.pairs), pair)]
     if run.evidence:

@@ -22,7 +22,7 @@ from rollout.report.verdict import VerdictView, verdict_of
 Json = Any
 STEPS = tuple(StepName)
 EVENTS_SHOWN = 8
-PERSON = frozenset({"approval", "inconclusive", "operator", "refused", "rollback_impossible"})
+PERSON = frozenset({"approval", "inconclusive", "operator", "refused", "rollback_impossible", "taken_over"})
 """holds that only a person's verb ends"""
 ENDED = {
     int(ExitCode.REFUSED): "refused: nothing was changed",
@@ -184,7 +184,7 @@ def verbs_for(state: RolloutState) -> tuple[str, ...]:
         case Phase.COMPLETED:
             return ()
         case Phase.ROLLED_BACK | Phase.ABORTED:
-            return ("retry",)
+            return ("retry",) if state.plan_digest else ()
         case Phase.ROLLING_BACK:
             return ("run",)
         case _ if state.paused:
@@ -224,8 +224,13 @@ def summary(state: RolloutState) -> str:
             return f"goes back to stable{cause}"
         case Phase.PROMOTED:
             return f"the canary is the new stable; {doing or 'the old one stays restorable until the window ends'}"
+        case Phase.COMPLETED if state.fact("only"):
+            rest = f"; left over: {', '.join(state.facts['rest'])}" if state.fact("rest") else ""
+            return f"done: only {', '.join(state.facts['only']['stable'])} serves the route{rest}"
         case Phase.COMPLETED:
             return "done: the canary is the new stable and the old one is cleaned up"
+        case Phase.ABORTED if state.fact("only") and state.fact("why"):
+            return f"{state.facts['why']}: nothing was changed on the route"
         case Phase.ROLLED_BACK | Phase.ABORTED:
             said = f": {state.undo.reason}" if state.undo else ""
             return ENDED.get(state.exit_code or 0, "stable serves as before") + said

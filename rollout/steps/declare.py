@@ -8,31 +8,38 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+from rollout.domain import adoption
 from rollout.domain.context import Ctx, act
-from rollout.domain.decision import Advance, Decision, Finish, Record
+from rollout.domain.decision import Advance, Decision, Finish, HoldOn, Record
 from rollout.domain.health import is_ours, marker_of
 from rollout.domain.ladder import mode_of, shares_of
 from rollout.domain.preflight import findings, holder
-from rollout.domain.receipts import Receipts, marker, receipts_of, spec_digest, take
+from rollout.domain.receipts import Pair, Receipts, marker, receipts_of, spec_digest, take
 from rollout.domain.state import Phase, StepName
-from rollout.domain.weights import scale_for
+from rollout.domain.weights import Rung, rungs, scale_for
 from rollout.domain.world import World
 from rollout.errors import ExitCode, PlanError
 from rollout.plan.hidden import redacted
-from rollout.plan.model import Plan
 
 Json = Any
 MARKER_LIFE = timedelta(hours=96)
 CLAIM_WAIT = 2.0
 
 
-def check(plan: Plan, world: World) -> list[str]:
-    """What is wrong before anything is touched."""
-    return findings(plan, world)
+def check(ctx: Ctx) -> list[str]:
+    """What is wrong before anything is touched. Raises PlanError where the change unit cannot be applied."""
+    plan, world, wish = ctx.the_plan, ctx.world, ctx.state.fact("adopt")
+    if wish is None:
+        return findings(plan, world)
+    known = world.route is not None and plan.stable[0].deployment in world.deployments
+    shares = shares_of(plan, adoption.beside(world, wish["canary"])) if known else ()
+    return adoption.refusals(plan, world, wish["canary"], shares, ctx.derive, ctx.diff)
 
 
 def decide(ctx: Ctx) -> Decision:
-    """Receipts, then the claim, then on."""
+    """Receipts, then the claim, then on. After a takeover: the claim first, since the former owner may still write until then."""
+    if ctx.state.fact("takeover") is not None:
+        return take_over(ctx) or _go_on(ctx)
     if receipts_of(ctx.state) is None:
         return _declare(ctx)
     if ctx.state.fact("marker") is None:
@@ -41,14 +48,13 @@ def decide(ctx: Ctx) -> Decision:
 
 
 def _declare(ctx: Ctx) -> Decision:
-    plan, world = ctx.the_plan, ctx.world
-    found = check(plan, world)
-    held = holder(world)
+    held = holder(ctx.world)
     if held:
-        return Finish(Phase.ABORTED, f"route {plan.route.name} is taken by {held}", ExitCode.ROUTE_TAKEN)
-    if found:
-        return Finish(Phase.ABORTED, "refused: " + "; ".join(found), ExitCode.REFUSED, {"findings": found})
+        return Finish(Phase.ABORTED, f"route {ctx.the_plan.route.name} is taken by {held}", ExitCode.ROUTE_TAKEN)
     try:
+        found = check(ctx)
+        if found:
+            return Finish(Phase.ABORTED, "refused: " + "; ".join(found), ExitCode.REFUSED, {"findings": found})
         return Record(declaration(ctx), "declared: one change unit, receipts for the way back taken")
     except PlanError as error:
         return Finish(Phase.ABORTED, f"refused: {error.message} {error.why}".strip(), ExitCode.REFUSED, {"findings": [error.message]})
@@ -56,16 +62,42 @@ def _declare(ctx: Ctx) -> Decision:
 
 def declaration(ctx: Ctx) -> dict[str, Json]:
     """The facts that are fixed before the first write: receipts, specs, diff, evidence mode, ladder."""
-    plan, world = ctx.the_plan, ctx.world
+    plan, world, wish = ctx.the_plan, ctx.world, ctx.state.fact("adopt")
     if world.route is None:
         msg = f"route {plan.route.name} is gone"
         raise PlanError(msg)
-    (mode, rate), shares = mode_of(plan, world), shares_of(plan, world)
+    if wish is not None:
+        return _adopted(ctx, wish)
+    shares = shares_of(plan, world)
     siblings = len(world.route.targets) > 1
     names = tuple(item.deployment for item in plan.stable)
     weights = {t.deployment: t.weight for t in world.route.targets if t.deployment in names}
     scaled = {n: scale_for(w, shares) or w for n, w in weights.items() if n is not None and not siblings}
     receipts = take(ctx.state.id, world.route, names, scaled, plan.drain.quiet, plan.drain.deadline)
+    return _fixed(ctx, world, receipts)
+
+
+def _adopted(ctx: Ctx, wish: dict[str, Json]) -> dict[str, Json]:
+    """The same around a canary that a person made: the receipts go back to the route without it, and say what it was."""
+    plan, name = ctx.the_plan, str(wish["canary"])
+    world, target = adoption.beside(ctx.world, name), ctx.world.route.target_of(name) if ctx.world.route else None
+    if world.route is None or target is None:
+        msg = f"{name} is no longer a target of route {plan.route.name}"
+        raise PlanError(msg)
+    names = tuple(item.deployment for item in plan.stable)
+    receipts = take(ctx.state.id, world.route, names, {}, plan.drain.quiet, plan.drain.deadline)
+    first = adoption.adopted(receipts.pairs[0], target, keep=not wish.get("delete"))
+    receipts = receipts.model_copy(update={"pairs": (first, *receipts.pairs[1:])})
+    facts = _fixed(ctx, world, receipts)
+    others = receipts.siblings_weight(first)
+    found = adoption.standing(rungs(facts["ladder"], first.scaled, others), first.scaled, target.weight, others)
+    going = adoption.Going(StepName.ATTACH, 0, found.facts(0, ctx.now), f"{name} is adopted: {found.words}")
+    return {**facts, **going.facts, "standing": going.fact(), "expected": {**facts["expected"], name: target.weight}}
+
+
+def _fixed(ctx: Ctx, world: World, receipts: Receipts) -> dict[str, Json]:
+    plan = ctx.the_plan
+    (mode, rate), shares = mode_of(plan, world), shares_of(plan, world)
     specs, diff = _specs(ctx, receipts)
     return {
         "receipts": receipts.model_dump(mode="json"),
@@ -89,6 +121,10 @@ def _specs(ctx: Ctx, receipts: Receipts) -> tuple[dict[str, Json], dict[str, Jso
         found = world.deployments[pair.stable].spec
         sizing = plan.canary_of(index).sizing.model_dump(exclude_none=True)
         derived = ctx.derive(found, change, sizing, pair.canary)
+        if pair.adopted is not None:  # it runs already: what differs is read, and it is never made
+            there = world.deployments[pair.canary].spec
+            diff[pair.canary] = [[f, redacted(a, f), redacted(b, f)] for f, a, b in ctx.diff(found, there)]
+            continue
         specs[pair.canary] = _recipe(pair.stable, change, sizing, derived)
         diff[pair.canary] = [[f, redacted(a, f), redacted(b, f)] for f, a, b in ctx.diff(found, derived)]
     first = receipts.pairs[0].stable
@@ -123,22 +159,59 @@ def _claim(ctx: Ctx) -> Decision:
         return ctx.wait("reads the marker again: another claim may have been under way", left)
     if ctx.state.fact("claimed") is None:
         return Record({"claimed": {"at": ctx.now.isoformat()}}, "the route is ours")
-    return Advance(StepName.STAGE, 0, "declared")
+    going = ctx.state.fact("standing")
+    return _onwards(going) if going else Advance(StepName.STAGE, 0, "declared")
+
+
+def _onwards(going: dict[str, Json]) -> Decision:
+    return Advance(StepName(going["step"]), going["target"], going["why"])
+
+
+def _go_on(ctx: Ctx) -> Decision:
+    """After a takeover: with a plan from what the server shows, without one a person says what now."""
+    going = ctx.state.fact("standing")
+    if going is not None:
+        return _onwards(going)
+    if ctx.plan is None:
+        hint = "`rollout rollback` goes back; `rollout takeover --plan` goes on"
+        return HoldOn("taken_over", f"route {ctx.receipts.route} is ours, and there is no plan to go on with: {hint}", verbs=("rollback",))
+    try:
+        return _continuation(ctx)
+    except PlanError as error:
+        return HoldOn("drift", f"{error.message} {error.why}".strip(), verbs=("rollback", "resume"))
+
+
+def _continuation(ctx: Ctx) -> Decision:
+    receipts, world = ctx.receipts, adoption.as_found(ctx.world, ctx.receipts)
+    gone = [p.stable for p in receipts.pairs if p.stable not in world.deployments]
+    if gone:
+        msg = f"{', '.join(gone)} is gone: the old side was being removed, and there is nothing to go on with"
+        raise PlanError(msg)
+    facts = _fixed(ctx, world, receipts)
+
+    def ladder(pair: Pair) -> tuple[Rung, ...]:
+        return rungs(facts["ladder"], pair.scaled, receipts.siblings_weight(pair))
+
+    going = adoption.whereabouts(receipts, ctx.world, ladder, staged=ctx.the_plan.stage.skip is not None)
+    if isinstance(going, str):
+        raise PlanError(going)
+    more = {"standing": going.fact(), "expected": adoption.expected(receipts, ctx.world)}
+    return Record({**facts, **going.facts, **more}, f"goes on from what the server shows: {going.why}")
 
 
 def take_over(ctx: Ctx) -> Decision | None:
-    """Claim a route that another rollout holds, to roll it back: the same protocol, over its marker. None when it is ours."""
+    """Claim a route that another rollout holds: the same protocol, over its marker. None when it is ours."""
     if ctx.state.fact("takeover") is None or ctx.state.fact("claimed"):
         return None
     wrote = ctx.at("claim")
     if wrote is None:
         why = "take the route over: write our marker over the other one"
-        return act("mark_route", why, "claim", route=ctx.receipts.route, marker=ctx.state.fact("marker"), takeover=True)
+        return act("mark_route", why, "claim", route=ctx.state.route, marker=ctx.state.fact("marker"), takeover=True)
     left = _still_open(ctx)
     if left > 0:
         return ctx.wait("reads the marker again: the former owner may still write", left)
     if not is_ours(ctx.state, ctx.world):
-        return Finish(Phase.ABORTED, f"route {ctx.receipts.route} is taken by {holder(ctx.world)}", ExitCode.ROUTE_TAKEN)
+        return Finish(Phase.ABORTED, f"route {ctx.state.route} is taken by {holder(ctx.world)}", ExitCode.ROUTE_TAKEN)
     return Record({"claimed": {"at": ctx.now.isoformat()}}, "the route is ours")
 
 
