@@ -33,7 +33,8 @@ def verb(*, examples: tuple[str, ...], exits: tuple[ExitCode, ...]) -> Callable[
 def load(name: str) -> Any:
     """The command behind a verb, as a typer command object."""
     module = importlib.import_module(f"rollout.cli.{VERBS[name].module}")
-    function = getattr(module, f"{name}_", None) or getattr(module, name)
+    word = name.replace("-", "_")
+    function = getattr(module, f"{word}_", None) or getattr(module, word)
     app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     app.command(name, short_help=VERBS[name].summary)(function)
     return typer.main.get_command(app)

@@ -12,8 +12,8 @@ from rollout.cli.lazy import load
 from rollout.cli.verbs import VERBS
 from rollout.errors import EXIT_MEANING
 
-REASONED = ("approve", "pause", "resume", "promote", "abort", "rollback", "retry")
-READING = ("status", "list", "journal", "run", "tick", "wait", "plan", "validate")
+REASONED = ("approve", "pause", "resume", "promote", "abort", "retry", "takeover", "stable-only")
+READING = ("status", "list", "journal", "run", "tick", "wait", "plan", "validate", "init", "adopt", "takeover", "stable-only", "rollback")
 
 
 def help_of(name: str) -> str:
