@@ -88,7 +88,7 @@ def _missing(ctx: Ctx) -> Decision | None:
 def _lost(ctx: Ctx) -> Decision | None:
     """Stable lost while the canary is in the route: nothing is written until stable is active and has answered a probe."""
     receipts = receipts_of(ctx.state)
-    if receipts is None or ctx.state.step is StepName.CLEANUP:
+    if receipts is None or not receipts.pairs or ctx.state.step is StepName.CLEANUP:
         return None
     pair = receipts.pairs[ctx.state.target]
     lost = health.stable_lost(pair, ctx.world)

@@ -70,7 +70,8 @@ def undo(ctx: Ctx) -> Decision:
         return own
     if ctx.state.fact("marker") is not None and is_ours(ctx.state, ctx.world):
         return act("unmark_route", "give the route back: remove the marker", "unmarked", route=route, meta={})
-    return Finish(Phase.ABORTED, f"stopped by a person: the targets of route {route} stay as they are now", ExitCode.ROLLED_BACK)
+    said = f"stopped by a person: the targets of route {route} stay as they are now"
+    return Finish(Phase.ABORTED, said, ExitCode.ROLLED_BACK, {"why": said})
 
 
 def _stable(ctx: Ctx) -> tuple[str, ...]:
@@ -85,7 +86,8 @@ def _stop(ctx: Ctx, why: str, code: ExitCode) -> Decision:
     """Before the claim nothing was written, so it simply ends; after it a person is needed and it can be gone on with."""
     if ctx.state.fact("claim") is not None:
         return Halt("stable_lost", f"{why}: nothing more is taken from the route")
-    return _tidy(ctx) or Finish(Phase.ABORTED, f"{why}; nothing was changed on the route", code, {"why": why})
+    said = f"{why}; nothing was changed on the route"
+    return _tidy(ctx) or Finish(Phase.ABORTED, said, code, {"why": said})
 
 
 def _look(ctx: Ctx) -> Decision:

@@ -56,8 +56,6 @@ def _replace(receipts: Receipts, pair: Pair, number: int, ladder: Sequence[Rung]
     yield _call("attach", number, "create_probe_route", f"private route {pair.canary_probe} to {pair.canary}")
     yield _call("attach", number, "create_probe_route", f"private route {pair.stable_probe} to {pair.stable}, for paired probes")
     for rung in ladder:
-        if pair.adopted is not None and rung.weight == pair.adopted.weight:
-            continue  # found as wanted: its share is only proved
         yield from _rung(receipts, pair, number, rung)
 
 
@@ -69,12 +67,16 @@ def _rung(receipts: Receipts, pair: Pair, number: int, rung: Rung) -> Iterator[C
     if rung.index == 0 and pair.scaled != pair.weight:
         text = f"{pair.stable} gets weight {pair.scaled} in place of {pair.weight} by a twin target: too coarse for the ladder"
         yield _call(step, number, "twin", text)
+    drop = _call(
+        step, number, "refresh", f"drop the cached targets of {receipts.route}; then verify the share by own requests, watch, judge"
+    )
+    if pair.adopted is not None and rung.weight == pair.adopted.weight:
+        yield drop  # the weight is found as wanted
+        return
     verb, word = ("join", "joins with") if rung.index == 0 and pair.adopted is None else ("set_weight", "gets")
     share = f"{percent(rung.pair_share)} of the pair, {percent(rung.route_share)} of the route"
     yield _call(step, number, verb, f"{pair.canary} {word} weight {rung.weight} beside {pair.scaled}: {share}")
-    yield _call(
-        step, number, "refresh", f"drop the cached targets of {receipts.route}; then verify the share by own requests, watch, judge"
-    )
+    yield drop
 
 
 def _cleanup(receipts: Receipts) -> Iterator[Call]:

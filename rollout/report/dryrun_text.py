@@ -36,7 +36,10 @@ def screen(run: DryRun) -> RenderableType:
         parts += [Text(""), Text("deadlines", style=QUIET), _deadlines(run)]
         parts += [Text(""), Text("calls that change something, in order", style=QUIET), _calls(run)]
     if not run.refusals:
-        parts += [Text(""), Text("ready: `rollout run` would start this; nothing was changed now", style=GOOD)]
+        parts += [
+            Text(""),
+            Text(f"ready: `rollout {'adopt' if run.adopts else 'run'}` would start this; nothing was changed now", style=GOOD),
+        ]
     return Group(*parts)
 
 

@@ -230,7 +230,7 @@ def summary(state: RolloutState) -> str:
         case Phase.COMPLETED:
             return "done: the canary is the new stable and the old one is cleaned up"
         case Phase.ABORTED if state.fact("only") and state.fact("why"):
-            return f"{state.facts['why']}: nothing was changed on the route"
+            return str(state.facts["why"])
         case Phase.ROLLED_BACK | Phase.ABORTED:
             said = f": {state.undo.reason}" if state.undo else ""
             return ENDED.get(state.exit_code or 0, "stable serves as before") + said

@@ -177,6 +177,21 @@ def test_two_takeovers_have_one_winner(tmp_path: Path) -> None:
     assert first.run(one).exit_code in (ExitCode.ROUTE_TAKEN, ExitCode.FENCED_OFF)
 
 
+def test_a_stable_only_that_lost_its_owner_is_taken_over_and_given_back(tmp_path: Path) -> None:
+    """Its marker has no pairs: there is nothing to undo but the marker."""
+    case = Case(tmp_path)
+    case.platform.deploy("chat-b")
+    case.platform.route("chat", {"chat-a": 100, "chat-b": 50}, {"team": "search"})
+    only = asyncio.run(case.service().stable_only(AT, "chat", ["chat-a"], actor="a", reason="r")).state.id
+    case.run(only, until=lambda s: s.fact("claimed") is not None)
+    other = Other(case)
+    taken = other.take()
+    assert other.run(taken, until=held).phase is Phase.HOLDING
+    other.service().say(taken, "rollback", "eve", "back")
+    assert other.run(taken).phase is Phase.ROLLED_BACK
+    assert case.platform.routes["chat"].meta == {"team": "search"}
+
+
 @pytest.mark.parametrize("plan", [False, True])
 def test_killed_at_every_point_it_ends_the_same(tmp_path: Path, plan: bool) -> None:
     """A life of a few journal points each; between them the same command again."""

@@ -151,11 +151,11 @@ def test_stable_only_as_json(desk: FakeDesk, capsys: Captured) -> None:
 
 
 def test_stable_only_that_changed_nothing_says_why_and_ends_with_thirteen(desk: FakeDesk, capsys: Captured) -> None:
-    why = {"only": ONLY["only"], "why": "spark-01 does not serve"}
+    why = {"only": ONLY["only"], "why": "spark-01 does not serve; nothing was changed on the route"}
     desk.put(state(facts={"only": ONLY["only"]}, plan_digest=""))
     desk.service.states = [state(phase=Phase.ABORTED, exit_code=13, ended=NOW, waiting=None, facts=why, plan_digest="")]
     assert main(["stable-only", "chat", "--stable", "spark-01", *SERVER, "--reason", "r"]) == 13
-    assert "spark-01 does not serve: nothing was changed" in capsys.readouterr().out
+    assert "spark-01 does not serve; nothing was changed" in capsys.readouterr().out
 
 
 def test_stable_lost_before_anything_was_asked_ends_with_thirteen(
