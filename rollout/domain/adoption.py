@@ -128,6 +128,9 @@ def refusals(plan: Plan, world: World, canary: str, ladder: Sequence[float], der
 
 
 def _canary(plan: Plan, world: World, canary: str) -> Iterator[str]:
+    first = plan.stable[0].deployment
+    if world.route is not None and world.route.target_of(canary) is not None and world.route.target_of(first) is None:
+        yield f"`{canary}` serves without `{first}`: put that back beside it with a positive weight, then adopt; there is no control else"
     view, targets = world.deployments.get(canary), [t for t in world.route.targets if t.deployment == canary] if world.route else []
     if canary in (s.deployment for s in plan.stable):
         yield f"`{canary}` is in the plan's `stable`: --canary names the new side"

@@ -203,6 +203,11 @@ def _verify(ctx: Ctx) -> Decision | None:
     if seen is None:
         return act("probe", "own requests: who answers now?", "verified", model=ctx.state.route, n=VERIFIED)
     others = {n: hits for n, hits in seen.get("models", {}).items() if n not in _stable(ctx)}
+    if others and ctx.state.fact("again") is None:
+        return Record(
+            {"again": {"at": ctx.now.isoformat()}, "emptied": None, "verified": None},
+            f"without a target, but answered: {others}; once more",
+        )
     if others:
         return HoldOn("weight_not_effective", f"without a target, but answered: {others}", clears=("verified", "emptied"))
     if not seen.get("ok"):

@@ -103,6 +103,7 @@ def test_a_bad_canary_leaves_the_route_by_itself(tmp_path: Path) -> None:
         pytest.param({"canary": "nobody"}, "deployment `nobody` does not exist", id="no deployment"),
         pytest.param({"weight": None}, "nothing is half done", id="no target"),
         pytest.param({"ill": True}, "is not healthy", id="a sick canary"),
+        pytest.param({"alone": True}, "there is no control else", id="already at 100 %"),
         pytest.param(
             {"stable": 3, "weight": 1, "text": QUICK.replace("[10, 50, 100]", "[25, 45, 50, 100]")}, "rung 45.00%", id="too coarse"
         ),
@@ -116,6 +117,8 @@ def test_what_is_not_the_plan_is_refused_and_nothing_is_written(tmp_path: Path, 
     case.platform.deployments[HAND].healthy = "ill" not in change
     if "weight" in change and change["weight"] is None:
         case.platform.route("chat", {"chat-a": 100})
+    if "alone" in change:
+        case.platform.route("chat", {HAND: 100})
     state = case.run(adopt(case, canary=change.get("canary", HAND)))
     assert (state.phase, state.exit_code) == (Phase.ABORTED, ExitCode.REFUSED), case.events[-1][0].text
     assert said in case.events[-1][0].text

@@ -84,7 +84,7 @@ def test_a_weight_that_is_too_coarse_is_replaced_by_a_twin_first() -> None:
 
 
 def test_an_adopted_canary_is_neither_made_nor_staged_and_goes_on_at_its_rung() -> None:
-    """Found with the second rung's weight: no join, no set_weight; then stable leaves as ever, and the second target begins at its first."""
+    """Found with the second rung's weight: no join, no set_weight; then stable leaves, and the second target begins as ever."""
     found = receipts()
     by_hand = found.pairs[0].model_copy(
         update={"canary": "by-hand", "adopted": TargetReceipt(deployment="by-hand", weight=100), "keep": True}
