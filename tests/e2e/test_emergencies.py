@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.site import unique
-from tests.e2e.support import KINDS, NEW, PATIENCE, Case, case, kill, opened, wait
+from tests.contract.site import Site, unique
+from tests.e2e.support import KINDS, NEW, PATIENCE, REAL_FIRST, Case, case, kill, opened, wait
 
 REFUSED, HALTED, FENCED, IMPOSSIBLE = 3, 13, 31, 23
 REASON = ("--reason", "the night before the holidays")
@@ -21,13 +21,44 @@ LONG = {"{duration: 2s}": "{duration: 10m}"}
 NO_STAGE = {"stage: {worker: staging,": 'stage: {skip: "staging has tests of its own",'}
 
 
+@pytest.fixture(scope="module", params=KINDS)
+def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """One server for the tests of this module."""
+    with opened(request.param, tmp_path_factory.mktemp("site")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module", params=REAL_FIRST)
+def real(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """The same; on the sandbox in `make accept` only, since the engine's own tests say it too."""
+    with opened(request.param, tmp_path_factory.mktemp("real")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """One sandbox for what is only tried there."""
+    with opened("sandbox", tmp_path_factory.mktemp("sandbox")) as found:
+        yield found
+
+
+@contextmanager
+def fresh(site: Site, folder: Path, changes: dict[str, str] | None = None) -> Iterator[Case]:
+    """A route of its own; staging has tests of its own. Deployments that were made by hand are gone afterwards."""
+    with case(site, folder, {**NO_STAGE, **(changes or {})}) as made:
+        yield made
+        for row in site.get("/v2/models?perPage=1000")["items"]:
+            if row["name"].startswith(f"hand-{made.route}"):
+                site.admin.delete(f"/v2/models/{row['id']}")
+
+
 def place(made: Case) -> list[str]:
     return ["--server", made.site.described["server_url"], *KEYS]
 
 
 def by_hand(made: Case, weight: int, image: str = NEW) -> str:
     """A canary that a person made beside stable."""
-    found = made.site.deploy(unique("hand"), worker="spark-02", image_name=image, local_path=made.deployment["local_path"])
+    found = made.site.deploy(unique(f"hand-{made.route}"), worker="spark-02", image_name=image, local_path=made.deployment["local_path"])
     kept = [{"id": t["id"], "model_id": t["model_id"], "weight": t["weight"]} for t in made.site.target_list(made.row["id"])]
     body = {"name": made.route, "targets": [*kept, {"model_id": found["id"], "weight": weight}]}
     assert made.site.api.put(f"/v2/model-routes/{made.row['id']}", json=body).status_code == 200
@@ -36,9 +67,9 @@ def by_hand(made: Case, weight: int, image: str = NEW) -> str:
 
 
 @contextmanager
-def judged(kind: str, folder: Path, changes: dict[str, str] | None = None) -> Iterator[Case]:
+def judged(site: Site, folder: Path, changes: dict[str, str] | None = None) -> Iterator[Case]:
     """A rollout in the canary step, whose owner was killed."""
-    with opened(kind, folder) as site, case(site, folder, {**NO_STAGE, **(changes or {})}) as made:
+    with fresh(site, folder, changes) as made:
         owner = made.run()
         made.fact("0.seen", alive=owner)
         assert kill(owner)
@@ -55,9 +86,8 @@ def promoted(made: Case) -> None:
 # --- init
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_init_writes_a_plan_that_lacks_one_value(kind: str, tmp_path: Path) -> None:
-    with opened(kind, tmp_path) as site, case(site, tmp_path) as made:
+def test_init_writes_a_plan_that_lacks_one_value(site: Site, tmp_path: Path) -> None:
+    with fresh(site, tmp_path) as made:
         line = ["init", made.route, *place(made), "--unit", "backend_image", "-o", "new.yaml"]
         done = made.command(*line)
         assert done.returncode == 0, done.stderr
@@ -78,10 +108,9 @@ def test_init_writes_a_plan_that_lacks_one_value(kind: str, tmp_path: Path) -> N
 # --- adopt
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_adopt_goes_on_at_the_rung_and_a_rollback_leaves_the_hand_made_deployment(kind: str, tmp_path: Path) -> None:
+def test_adopt_goes_on_at_the_rung_and_a_rollback_leaves_the_hand_made_deployment(site: Site, tmp_path: Path) -> None:
     """40 beside 100 lies between the rungs 25 % and 50 %: lowered to 33 beside 100; users are served all the while."""
-    with opened(kind, tmp_path) as site, case(site, tmp_path, NO_STAGE) as made:
+    with fresh(site, tmp_path) as made:
         hand = by_hand(made, 50)
         dry = made.command("adopt", str(made.plan), "--canary", hand, "--dry-run")
         assert dry.returncode == 0, dry.stdout
@@ -97,9 +126,9 @@ def test_adopt_goes_on_at_the_rung_and_a_rollback_leaves_the_hand_made_deploymen
         assert hand in made.names().values()
 
 
-def test_adopt_killed_again_and_again_becomes_the_new_stable(tmp_path: Path) -> None:
+def test_adopt_killed_again_and_again_becomes_the_new_stable(sandbox: Site, tmp_path: Path) -> None:
     """A few lives, each killed after some more journal rows; the same command goes on, and nothing is made twice."""
-    with opened("sandbox", tmp_path) as site, case(site, tmp_path, NO_STAGE) as made:
+    with fresh(sandbox, tmp_path) as made:
         hand = by_hand(made, 33)
         line = ["adopt", str(made.plan), "--canary", hand, *REASON, "--until", "completed", "--patience", "0s"]
         for rows in (2, 6, 9, 14, 20, 26):
@@ -118,8 +147,8 @@ def test_adopt_killed_again_and_again_becomes_the_new_stable(tmp_path: Path) -> 
         assert made.command("journal", made.id, "--verify").returncode == 0
 
 
-def test_adopt_refuses_what_is_not_the_plan(tmp_path: Path) -> None:
-    with opened("sandbox", tmp_path) as site, case(site, tmp_path, NO_STAGE) as made:
+def test_adopt_refuses_what_is_not_the_plan(sandbox: Site, tmp_path: Path) -> None:
+    with fresh(sandbox, tmp_path) as made:
         hand = by_hand(made, 33, image="sim/vllm:3")
         since = len(made.own_writes())
         done = made.command("adopt", str(made.plan), "--canary", hand, *REASON)
@@ -131,10 +160,9 @@ def test_adopt_refuses_what_is_not_the_plan(tmp_path: Path) -> None:
 # --- takeover
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_takeover_then_rollback_with_another_store(kind: str, tmp_path: Path) -> None:
+def test_takeover_then_rollback_with_another_store(real: Site, tmp_path: Path) -> None:
     """0 and held; the former owner comes back and ends with 31; the rollback by id restores the snapshot."""
-    with judged(kind, tmp_path) as made:
+    with judged(real, tmp_path) as made:
         done = made.command("takeover", made.route, *place(made), *REASON, store="other.db")
         assert done.returncode == 0, done.stderr
         assert done.stdout.startswith("holding")
@@ -144,9 +172,8 @@ def test_takeover_then_rollback_with_another_store(kind: str, tmp_path: Path) ->
         assert made.shape() == made.before
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_takeover_with_the_plan_goes_on_to_the_end(kind: str, tmp_path: Path) -> None:
-    with judged(kind, tmp_path) as made:
+def test_takeover_with_the_plan_goes_on_to_the_end(site: Site, tmp_path: Path) -> None:
+    with judged(site, tmp_path) as made:
         canary = f"{made.stable}-r{made.id[:8]}"
         line = ["takeover", made.route, "--plan", str(made.plan), *REASON, "--until", "completed", "--patience", "0s"]
         lives = [made.start(*line, store="other.db")]
@@ -165,10 +192,9 @@ def test_takeover_with_the_plan_goes_on_to_the_end(kind: str, tmp_path: Path) ->
 # --- stable-only
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_stable_only_beside_a_live_owner(kind: str, tmp_path: Path) -> None:
+def test_stable_only_beside_a_live_owner(real: Site, tmp_path: Path) -> None:
     """No plan and an empty store; no user is refused, the owner ends with 31, and what is left over is named."""
-    with opened(kind, tmp_path) as site, case(site, tmp_path, NO_STAGE) as made:
+    with fresh(real, tmp_path) as made:
         owner = made.run()
         made.fact("0.seen", alive=owner)
         canary = f"{made.stable}-r{made.id[:8]}"
@@ -183,10 +209,9 @@ def test_stable_only_beside_a_live_owner(kind: str, tmp_path: Path) -> None:
         assert {k: v for k, v in made.shape().items() if k != "made"} == {k: v for k, v in made.before.items() if k != "made"}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_stable_only_brings_a_stable_back_that_had_left(kind: str, tmp_path: Path) -> None:
+def test_stable_only_brings_a_stable_back_that_had_left(site: Site, tmp_path: Path) -> None:
     """At 100 %: it is asked, joins, is active, and only then the other one leaves. The printed call puts it back."""
-    with judged(kind, tmp_path, LONG) as made:
+    with judged(site, tmp_path, LONG) as made:
         promoted(made)
         there = made.targets()
         with made.site.load(made.route, 1) as users:
@@ -200,9 +225,8 @@ def test_stable_only_brings_a_stable_back_that_had_left(kind: str, tmp_path: Pat
         assert made.targets() == there
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_stable_only_without_a_stable_that_serves_changes_nothing(kind: str, tmp_path: Path) -> None:
-    with judged(kind, tmp_path) as made:
+def test_stable_only_without_a_stable_that_serves_changes_nothing(real: Site, tmp_path: Path) -> None:
+    with judged(real, tmp_path) as made:
         made.crash_stable(None)
         made.site.until(lambda: all(t["state"] != "active" for t in made.site.target_list(made.row["id"]) if t["weight"] == 100), "lost")
         there, since = made.targets(), len(made.own_writes())
@@ -215,8 +239,8 @@ def test_stable_only_without_a_stable_that_serves_changes_nothing(kind: str, tmp
         assert made.targets() == [(made.stable, 100)]
 
 
-def test_stable_only_killed_between_writes_goes_on(tmp_path: Path) -> None:
-    with opened("sandbox", tmp_path) as site, case(site, tmp_path, NO_STAGE) as made:
+def test_stable_only_killed_between_writes_goes_on(sandbox: Site, tmp_path: Path) -> None:
+    with fresh(sandbox, tmp_path) as made:
         by_hand(made, 10)
         by_hand(made, 5)
         line = ["stable-only", made.route, "--stable", made.stable, *place(made), *REASON]
@@ -242,11 +266,10 @@ def bash(made: Case, text: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["bash", "-c", text], env=env, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("where", ["rung", "window"])
-def test_the_printed_calls_restore_the_snapshot(kind: str, where: str, tmp_path: Path) -> None:
+def test_the_printed_calls_restore_the_snapshot(site: Site, where: str, tmp_path: Path) -> None:
     """From the store and from the marker alone they are the same; run by bash, under users, they undo everything."""
-    with judged(kind, tmp_path, LONG) as made:
+    with judged(site, tmp_path, LONG) as made:
         if where == "window":
             promoted(made)
         since = len(made.own_writes())
@@ -267,9 +290,9 @@ def test_the_printed_calls_restore_the_snapshot(kind: str, where: str, tmp_path:
         assert again.returncode == 2, "no marker is left"
 
 
-def test_the_printed_calls_stop_where_stable_does_not_serve(tmp_path: Path) -> None:
+def test_the_printed_calls_stop_where_stable_does_not_serve(sandbox: Site, tmp_path: Path) -> None:
     """13, and nothing is taken from the canary."""
-    with judged("sandbox", tmp_path) as made:
+    with judged(sandbox, tmp_path) as made:
         told = made.command("rollback", made.id, "--print")
         made.crash_stable(None)
         made.site.until(lambda: all(t["state"] != "active" for t in made.site.target_list(made.row["id"]) if t["weight"] == 100), "lost")
@@ -278,6 +301,7 @@ def test_the_printed_calls_stop_where_stable_does_not_serve(tmp_path: Path) -> N
         assert done.returncode == HALTED, done.stderr
         assert "Stop here" in done.stderr
         assert made.targets() == there
+        made.revive()
 
 
 def calls(text: str) -> list[str]:
