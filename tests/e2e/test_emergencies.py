@@ -198,7 +198,7 @@ def test_stable_only_beside_a_live_owner(real: Site, tmp_path: Path) -> None:
         owner = made.run()
         made.fact("0.seen", alive=owner)
         canary = f"{made.stable}-r{made.id[:8]}"
-        with site.load(made.route, 1) as users:
+        with made.site.load(made.route, 1) as users:
             done = made.command("stable-only", made.route, "--stable", made.stable, *place(made), *REASON, store="other.db")
         assert done.returncode == 0, done.stderr
         assert made.over(owner) == FENCED, made.said(owner)
