@@ -113,11 +113,7 @@ def unlike(plan: Plan, world: World, index: int, canary: str, derive: Derive, di
     change = {"unit": plan.change.unit.value, "to": plan.change.to}
     sizing = plan.canary_of(index).sizing.model_dump(exclude_none=True)
     wanted, found = derive(stable, change, sizing, canary), world.deployments[canary].spec
-    return [
-        f"{field}: the plan means {_short(before, field)}, found {_short(after, field)}"
-        for field, before, after in diff(wanted, found)
-        if field not in LOOSE
-    ]
+    return [_differs(field, before, after) for field, before, after in diff(wanted, found) if field not in LOOSE]
 
 
 def refusals(plan: Plan, world: World, canary: str, ladder: Sequence[float], derive: Derive, diff: Diff) -> list[str]:
@@ -202,6 +198,15 @@ def expected(receipts: Receipts, world: World) -> dict[str, int]:
     ours = {n for p in receipts.pairs for n in (p.stable, p.canary)}
     now = {t.deployment: t.weight for t in (world.route.targets if world.route else ()) if t.deployment in ours}
     return {**{t.deployment: t.weight for t in receipts.targets if t.deployment not in ours}, **{n: w for n, w in now.items() if n}}
+
+
+def _differs(field: str, before: Json, after: Json) -> str:
+    """One field of a hand-made canary that is not the plan's. Of an environment only the names are said: a value may be a secret."""
+    if field == "env":
+        one, two = before or {}, after or {}
+        names = sorted(k for k in {*one, *two} if one.get(k) != two.get(k))
+        return f"env: differs in {', '.join(names)} (values are not shown)"
+    return f"{field}: the plan means {_short(before, field)}, found {_short(after, field)}"
 
 
 def _short(value: Json, field: str) -> str:

@@ -98,7 +98,7 @@ def test_a_bad_canary_leaves_the_route_by_itself(tmp_path: Path) -> None:
     ("change", "said"),
     [
         pytest.param({"image": "sim/vllm:3"}, "image_name: the plan means sim/vllm:2, found sim/vllm:3", id="another image"),
-        pytest.param({"spec": {"env": {"X": "1"}}}, "env: the plan means (unset)", id="a second unit"),
+        pytest.param({"spec": {"env": {"X": "s3cr3t"}}}, "env: differs in X (values are not shown)", id="a second unit"),
         pytest.param({"canary": "chat-a"}, "--canary names the new side", id="stable itself"),
         pytest.param({"canary": "nobody"}, "deployment `nobody` does not exist", id="no deployment"),
         pytest.param({"weight": None}, "nothing is half done", id="no target"),
@@ -122,6 +122,7 @@ def test_what_is_not_the_plan_is_refused_and_nothing_is_written(tmp_path: Path, 
     state = case.run(adopt(case, canary=change.get("canary", HAND)))
     assert (state.phase, state.exit_code) == (Phase.ABORTED, ExitCode.REFUSED), case.events[-1][0].text
     assert said in case.events[-1][0].text
+    assert "s3cr3t" not in str([e.model_dump() for e, _ in case.events])
     assert case.platform.writes == []
 
 
