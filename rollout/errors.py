@@ -14,6 +14,7 @@ RolloutError                      1   anything we did not foresee
 │   ├── Refused                   3   a server said no (permanent)
 │   │   └── KeyRefused            3   a server does not know the key, or the key may not do that
 │   └── BadAnswer                20   a server answered something that is not its contract
+├── StableLost               13   the old side does not serve: a person is needed now
 ├── RollbackIncomplete           21   rollback could not finish
 ├── WindowOpen                   22   the rollback window is still open
 ├── RollbackImpossible           23   what a rollback needs is gone
@@ -156,6 +157,13 @@ class Refused(ServerError):
 
 class KeyRefused(Refused):
     """A server refused the key: it is wrong, expired, deleted, or lacks the scope."""
+
+
+class StableLost(RolloutError):
+    """The old side does not serve, so nothing is taken from the new one."""
+
+    exit_code = ExitCode.HALTED
+    hint = "Bring it back in GPUStack, then say this again."
 
 
 class RollbackIncomplete(RolloutError):

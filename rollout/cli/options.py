@@ -23,6 +23,9 @@ Actor = Annotated[
     str | None, typer.Option("--actor", metavar="NAME", help="Who is acting, for the journal. [$ROLLOUT_ACTOR, the CI's identity, $USER]")
 ]
 Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; kept in the journal.")]
+MaybeReason = Annotated[
+    str | None, typer.Option("--reason", metavar="TEXT", help="Why; kept in the journal. Needed, except where nothing is changed.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 RolloutId = Annotated[str, typer.Argument(metavar="ID", help="The rollout's id, or a prefix that only it has.")]
 Until = Annotated[
@@ -39,3 +42,8 @@ def said(reason: str) -> str:
     if not reason.strip():
         raise UsageError("a reason is needed", why="`--reason` is empty", hint='write why: --reason "…"; it is kept in the journal.')
     return reason.strip()
+
+
+def needed(reason: str | None) -> str:
+    """The same where the option may be left out, because another one of the verb only reads."""
+    return said(reason or "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -32,8 +32,12 @@ def plan(plan: File, json: options.Json = False) -> int:
     """
     from rollout.plan.load import load_plan
 
-    loaded = load_plan(plan)
-    run, holder = asyncio.run(_look(loaded))
+    return show(load_plan(plan), json=json)
+
+
+def show(loaded: LoadedPlan, facts: dict[str, Any] | None = None, *, json: bool) -> int:
+    """Print the forecast; its exit code. `facts`: what the rollout would begin with, such as the wish to adopt a canary."""
+    run, holder = asyncio.run(_look(loaded, facts or {}))
     if json:
         output.as_json(run.model_dump(mode="json"))
     else:
@@ -45,7 +49,7 @@ def plan(plan: File, json: options.Json = False) -> int:
     return int(ExitCode.ROUTE_TAKEN if holder else ExitCode.DONE)
 
 
-async def _look(loaded: LoadedPlan) -> tuple[DryRun, str | None]:
+async def _look(loaded: LoadedPlan, facts: dict[str, Any]) -> tuple[DryRun, str | None]:
     """The forecast, and who holds the route."""
     from rollout.analysis.config import config_for
     from rollout.cli import wiring
@@ -69,7 +73,7 @@ async def _look(loaded: LoadedPlan) -> tuple[DryRun, str | None]:
         step=StepName.DECLARE,
         created=now,
         entered=now,
-        facts={"names": [target.deployment for target in said.stable]},
+        facts={"names": [target.deployment for target in said.stable], **facts},
     )
     connected = await wiring.connect(said, clock)
     try:
@@ -82,6 +86,6 @@ async def _look(loaded: LoadedPlan) -> tuple[DryRun, str | None]:
     if seen.receipts is None or seen.mode is None:
         return dry_run(said, world, refusals, None, None), seen.holder
     mode = cast("Mode", seen.mode)
-    declared = Declared(mode, seen.rate, seen.receipts, seen.ladders, seen.diff, seen.shared)
+    declared = Declared(mode, seen.rate, seen.receipts, seen.ladders, seen.diff, seen.shared, seen.standing, seen.begin)
     judge = config_for(mode, rungs=declared.rungs_below, alpha=said.evidence.alpha, beta=said.evidence.beta)
     return dry_run(said, world, refusals, declared, judge), seen.holder

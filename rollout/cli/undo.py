@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rollout.cli import options, output
+from rollout.cli import options, output, place
 from rollout.cli.lazy import verb
 from rollout.errors import ExitCode, UsageError
 
@@ -32,12 +32,8 @@ MaybeId = Annotated[str | None, typer.Argument(metavar="[ID]", help="The rollout
 Route = Annotated[
     str | None, typer.Option("--route", metavar="NAME", help="Roll back whatever holds this route, from the marker on the server.")
 ]
-Server = Annotated[str | None, typer.Option("--server", metavar="URL", help="The management URL; with --route.")]
-Inference = Annotated[str | None, typer.Option("--inference", metavar="URL", help="The inference URL, when it differs; with --route.")]
-Key = Annotated[str, typer.Option("--management-key", metavar="env:NAME|file:PATH", help="Where the management key is; with --route.")]
-InferenceKey = Annotated[
-    str, typer.Option("--inference-key", metavar="env:NAME|file:PATH", help="Where the inference key is; with --route.")
-]
+
+Print = Annotated[bool, typer.Option("--print", help="Print the calls a person can make instead, as a script for bash and curl.")]
 
 
 @verb(examples=('rollout abort 3f2a --reason "wrong image"',), exits=EXITS)
@@ -60,17 +56,19 @@ def abort(
     examples=(
         'rollout rollback 3f2a --reason "users report truncated answers"',
         'rollout rollback --route chat --server http://gpustack.lan --reason "CI job is gone"',
+        "rollout rollback 3f2a --print > way-back.sh",
     ),
     exits=EXITS,
 )
 def rollback(
-    reason: options.Reason,
+    reason: options.MaybeReason = None,
     rollout_id: MaybeId = None,
+    by_hand: Print = False,
     route: Route = None,
-    server: Server = None,
-    inference: Inference = None,
-    management_key: Key = "env:GPUSTACK_MANAGEMENT_KEY",
-    inference_key: InferenceKey = "env:GPUSTACK_INFERENCE_KEY",
+    server: place.Server = None,
+    inference: place.Inference = None,
+    management_key: place.Key = place.MANAGEMENT_KEY,
+    inference_key: place.InferenceKey = place.INFERENCE_KEY,
     json: options.Json = False,
     store: options.Store = None,
     actor: options.Actor = None,
@@ -78,10 +76,16 @@ def rollback(
     """Go back to stable, at any time until the window has passed.
 
     With --route and --server it needs neither a plan nor a store: the marker on the route holds what is needed, and the former
-    owner stops. It ends with 0 once stable serves as before.
+    owner stops. It ends with 0 once stable serves as before. With --print nothing is changed: it prints the exact calls, for the
+    moment and for the day on which this tool cannot be run.
     """
+    if by_hand:
+        from rollout.cli.byhand import show
+
+        return show(rollout_id, route, (server, inference, management_key, inference_key), store, json=json)
+    why = options.needed(reason)
     if rollout_id is not None and route is None:
-        return _go_back("rollback", rollout_id, reason, store, actor, json=json)
+        return _go_back("rollback", rollout_id, why, store, actor, json=json)
     if rollout_id is not None or route is None or server is None:
         raise UsageError(
             "`rollout rollback` needs an ID, or --route with --server",
@@ -103,13 +107,11 @@ def rollback(
         held = desk.store.active_on(server.rstrip("/"), route)
         known = held.state.id if held is not None and held.plan else None
     if known is not None:  # this very store holds it: its owner is told, and only fenced off when it does not hear
-        return _go_back("rollback", known, reason, store, actor, json=json)
+        return _go_back("rollback", known, why, store, actor, json=json)
     progress = Progress()
     with opened(store, actor, create=True) as desk:
         try:
-            work = desk.service().rollback_route(
-                server, route, lambda: connect_to(at, desk.clock), desk.actor, options.said(reason), progress
-            )
+            work = desk.service().rollback_route(server, route, lambda: connect_to(at, desk.clock), desk.actor, why, progress)
             state = asyncio.run(work)
         except KeyboardInterrupt:
             progress.end()

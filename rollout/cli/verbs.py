@@ -13,6 +13,7 @@ class Verb(NamedTuple):
 
 
 VERBS: dict[str, Verb] = {
+    "init": Verb("init", "Write a plan from a live route, with what a person must fill in."),
     "validate": Verb("validate", "Check a plan file: every finding at once, with line and remedy."),
     "plan": Verb("plan", "Dry run: the diff, each rung's weights, every call in order, the deadlines."),
     "run": Verb("run", "Start a rollout, or go on with one, and tick it until it is promoted."),
@@ -29,6 +30,9 @@ VERBS: dict[str, Verb] = {
     "extend-window": Verb("control", "Keep the way back open for longer."),
     "abort": Verb("undo", "Stop before promotion and undo what was done."),
     "rollback": Verb("undo", "Go back to stable, at any time until the window has passed."),
+    "adopt": Verb("adopt", "Go on with a canary that was begun by hand."),
+    "takeover": Verb("takeover", "Claim a route whose owner is gone; then go on with it, or back."),
+    "stable-only": Verb("stable_only", "Emergency without a plan: only these deployments serve the route."),
     "retry": Verb("retry", "Start a new attempt of a rollout that ended."),
     "demo": Verb("demo", "Watch a healthy and a bad rollout on a built-in sandbox."),
     "schema": Verb("schema", "Print the JSON Schema of plans."),

@@ -12,9 +12,11 @@ from rollout.clock import Clock
 from rollout.errors import PlanError, Unreachable, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from rollout.clients.secret import Secret
+    from rollout.domain.byhand import WayBack
+    from rollout.domain.receipts import Receipts
     from rollout.domain.state import RolloutState
     from rollout.engine.service import Connected, Service
     from rollout.plan.model import GPUStack, Plan, SecretRef
@@ -37,8 +39,8 @@ def service(store: Store, clock: Clock) -> Service:
     """The engine over one store, able to reach every server that a plan may name."""
     from rollout.engine.service import Service
 
-    async def reach(plan: Plan) -> Connected:
-        return await connect(plan, clock)
+    async def reach(at: GPUStack) -> Connected:
+        return await connect_to(at, clock)
 
     return Service(store, clock, reach)
 
@@ -81,6 +83,25 @@ async def connect_to(at: GPUStack, clock: Clock) -> Connected:
         await backend.__aexit__(None, None, None)
 
     return Connected(backend, sources, aclose)
+
+
+async def way_back(at: GPUStack, route: str, receipts: Receipts | None, clock: Clock) -> WayBack:
+    """The calls of a rollback by hand, from the receipts or else from the marker on the route. Reads only."""
+    from rollout.backends.gpustack_by_hand import way_back as read
+    from rollout.clients.gpustack import GPUStack as Client
+    from rollout.clients.http import Http
+    from rollout.clients.retry import Retry
+
+    async with Client(Http(at.server, resolve(at.management_key, "gpustack.management_key"), retry=Retry(clock))) as client:
+        return await read(client, route, receipts)
+
+
+def put_back(at: GPUStack, route: str, before: dict[str, Any], kept: Sequence[str]) -> str:
+    """The line that undoes a `stable-only`: targets as they were before it."""
+    from rollout.backends.gpustack_by_hand import put_back as call
+    from rollout.report.byhand import line
+
+    return line(call(route, before["route"], before["targets"], kept), at)
 
 
 def _memory(server: str, key: Secret, clock: Clock) -> tuple[Memory, Callable[[], Awaitable[None]]]:

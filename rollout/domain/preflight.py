@@ -108,5 +108,5 @@ def holder(world: World) -> str | None:
     if marker is None:
         return None
     began, by = marker.get("id", "?"), marker.get("by")
-    who = f"rollout {by} (which takes back what {began} did; store" if by else f"rollout {began} (store"
+    who = f"rollout {by} (which took over from {began}; store" if by else f"rollout {began} (store"
     return f"{who} {str(marker.get('store', '?'))[:8]}, until {marker.get('expires', '?')})"

@@ -47,6 +47,10 @@ class Pair(Frozen):
     """stable's weight during the ladder; differs only where a sole target's weight was too coarse"""
     replicas: int | None = None
     """stable's replicas as found; None in a receipt of an older release"""
+    adopted: TargetReceipt | None = None
+    """the canary's target as it was found, where a person made the canary by hand; it is not among the route's `targets`"""
+    keep: bool = False
+    """a rollback leaves the canary's deployment: it was there before us"""
 
 
 class Receipts(Frozen):

@@ -17,6 +17,7 @@ from rollout.domain.effects import satisfied
 from rollout.domain.preflight import holder
 from rollout.domain.receipts import receipts_of
 from rollout.domain.state import Phase, StepName
+from rollout.engine import only
 from rollout.errors import ExitCode
 from rollout.rung.climb import listen, watch
 from rollout.steps import DECIDE, UNDO, declare, stage
@@ -32,6 +33,8 @@ GATED: Mapping[StepName, str] = {StepName.STAGE: "stage", StepName.ATTACH: "atta
 
 def decide(ctx: Ctx) -> Decision:
     """The next single thing for this rollout."""
+    if ctx.state.fact(only.FACT) is not None:
+        return only.undo(ctx) if ctx.state.undo is not None else _refused(ctx) or _paused(ctx) or only.decide(ctx)
     if ctx.state.undo is not None:
         return _undo(ctx)
     return (
@@ -67,7 +70,15 @@ def _undo(ctx: Ctx) -> Decision:
         return ctx.wait(f"all is as it was found, but a write was not answered and may still land: {unsure.why}")
     aborted = said is not None and said.verb == "abort"
     phase = Phase.ABORTED if aborted else Phase.ROLLED_BACK
-    return Finish(phase, f"everything is as it was found ({said.reason if said else ''})", ExitCode.ROLLED_BACK)
+    return Finish(phase, f"{_restored(ctx)} ({said.reason if said else ''})", ExitCode.ROLLED_BACK)
+
+
+def _restored(ctx: Ctx) -> str:
+    receipts = receipts_of(ctx.state)
+    left = [p.canary for p in receipts.pairs if p.keep and p.canary in ctx.world.deployments] if receipts else []
+    return (
+        f"stable serves as before; {', '.join(left)}, made by hand, runs on without a target" if left else "everything is as it was found"
+    )
 
 
 def _missing(ctx: Ctx) -> Decision | None:
@@ -81,7 +92,7 @@ def _missing(ctx: Ctx) -> Decision | None:
 def _lost(ctx: Ctx) -> Decision | None:
     """Stable lost while the canary is in the route: nothing is written until stable is active and has answered a probe."""
     receipts = receipts_of(ctx.state)
-    if receipts is None or ctx.state.step is StepName.CLEANUP:
+    if receipts is None or not receipts.pairs or ctx.state.step is StepName.CLEANUP:
         return None
     pair = receipts.pairs[ctx.state.target]
     lost = health.stable_lost(pair, ctx.world)

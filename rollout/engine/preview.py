@@ -31,14 +31,19 @@ class Preview:
     """canary deployment -> rows of (field, stable, canary)"""
     shared: dict[str, list[str]] = field(default_factory=dict)
     """stable deployment -> other routes that use it"""
+    standing: str | None = None
+    """where an adopted canary goes on, and why there"""
+    begin: int = 0
+    """index of the rung it goes on with"""
 
 
 def preview(ctx: Ctx) -> Preview:
     """The preview for the plan in `ctx`. PlanError findings of the backend are shown beside the others."""
-    found, held = check(ctx), holder(ctx.world)
-    if found:
-        return Preview(found, held)
+    held = holder(ctx.world)
     try:
+        found = check(ctx)
+        if found:
+            return Preview(found, held)
         facts = declaration(ctx)
     except PlanError as error:
         return Preview([f"{error.message} {error.why}".strip()], held)
@@ -47,4 +52,15 @@ def preview(ctx: Ctx) -> Preview:
     ladders = {p.canary: then.ladder(p) for p in receipts.pairs}
     views = {p.stable: ctx.world.deployments.get(p.stable) for p in receipts.pairs}
     shared = {n: [r for r in v.routes if r != receipts.route] for n, v in views.items() if v is not None}
-    return Preview([], held, facts["mode"], facts["rate"], receipts, ladders, facts["diff"], {k: v for k, v in shared.items() if v})
+    return Preview(
+        [],
+        held,
+        mode=facts["mode"],
+        rate=facts["rate"],
+        receipts=receipts,
+        ladders=ladders,
+        diff=facts["diff"],
+        shared={k: v for k, v in shared.items() if v},
+        standing=(facts.get("standing") or {}).get("why"),
+        begin=int((facts.get("0.found") or {}).get("rung", 0)),
+    )

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from rollout.clock import Clock
-from rollout.domain.health import marker_of
 from rollout.domain.ports import Backend, Measurer
-from rollout.domain.receipts import Receipts, marker
 from rollout.domain.state import Event, Phase, RolloutState, Said, StepName
 from rollout.domain.taken import goes_on
-from rollout.domain.world import RouteView, Scope
+from rollout.domain.world import Scope
+from rollout.engine import only, taking
 from rollout.engine.run import LEASE, crank, lease_kept
 from rollout.engine.say import say
 from rollout.engine.tick import Engine, OnEvent
 from rollout.engine.trusted import FACT, TrustedClock, anchor
-from rollout.errors import NotFound, RouteTaken, UsageError
+from rollout.errors import RouteTaken, StableLost, UsageError
 from rollout.plan.load import LoadedPlan, plan_again
-from rollout.plan.model import Plan
-from rollout.steps.declare import MARKER_LIFE
+from rollout.plan.model import GPUStack, Plan
 from rollout.store import Owner, Store, StoredRollout
 
 Json = Any
@@ -38,9 +36,9 @@ class Connected:
 
 
 class Connect(Protocol):
-    """How a plan's servers are reached (wired by the command line)."""
+    """How a server is reached (wired by the command line)."""
 
-    async def __call__(self, plan: Plan) -> Connected: ...
+    async def __call__(self, at: GPUStack) -> Connected: ...
 
 
 def _quiet(_event: Event, _state: RolloutState) -> None:
@@ -62,6 +60,18 @@ class Service:
 
     def start(self, loaded: LoadedPlan, *, actor: str) -> StoredRollout:
         """The active rollout of this very plan on its route, or a new one. RouteTaken when another plan holds the route."""
+        return self._begin(loaded, actor, {}, "")
+
+    def adopt(self, loaded: LoadedPlan, canary: str, *, delete: bool, actor: str, reason: str) -> StoredRollout:
+        """As `start`, around a canary that a person made by hand; `delete`: a rollback also removes its deployment."""
+        wish = taking.adopting(canary, delete=delete)
+        held = self.store.active_on(loaded.plan.gpustack.server.rstrip("/"), loaded.plan.route.name)
+        if held is not None and held.state.plan_digest == loaded.digest and held.state.fact("adopt") != wish:
+            msg = f"rollout {held.state.id} of this plan is under way and does not adopt {canary} in this way"
+            raise RouteTaken(msg, hint=f"`rollout status {held.state.id}` shows it; end it first.")
+        return self._begin(loaded, actor, {"adopt": wish}, f", adopting {canary}: {reason}")
+
+    def _begin(self, loaded: LoadedPlan, actor: str, more: dict[str, Json], words: str) -> StoredRollout:
         plan = loaded.plan
         server, route = plan.gpustack.server.rstrip("/"), plan.route.name
         held = self.store.active_on(server, route)
@@ -70,9 +80,10 @@ class Service:
                 return held
             msg = f"route {route} is taken by rollout {held.state.id} ({held.state.name}, {held.state.phase})"
             raise RouteTaken(msg, hint=f"`rollout status {held.state.id}` shows it; end it before another plan begins.")
-        facts = {"names": [t.deployment for t in plan.stable]}
+        wish = more.get("adopt")
+        facts = {"names": [*(t.deployment for t in plan.stable), *([wish["canary"]] if wish else [])], **more}
         state = self._new(plan.metadata.name, server, route, loaded.digest, facts)
-        created = Event(kind="created", at=state.created, actor=actor, text=f"plan {plan.metadata.name} on route {route}")
+        created = Event(kind="created", at=state.created, actor=actor, text=f"plan {plan.metadata.name} on route {route}{words}")
         self.store.create(state, plan.model_dump(mode="json", by_alias=True), loaded.text, created)
         return self.store.load(state.id)
 
@@ -128,10 +139,13 @@ class Service:
             self.store.release(rollout_id, fence)
 
     async def _connected(self, plan: Plan | None, state: RolloutState) -> Connected:
-        if plan is None:
+        if plan is not None:
+            return await self.connect(plan.gpustack)
+        where = state.fact("gpustack")
+        if where is None:
             msg = f"rollout {state.id} was taken over from a marker and holds no plan"
             raise UsageError(msg, why="only its route and server lead to it", hint=f"`{goes_on(state)[0]}` goes on with it.")
-        return await self.connect(plan)
+        return await self.connect(GPUStack.model_validate(where))
 
     def say(self, rollout_id: str, verb: str, actor: str, reason: str, args: dict[str, Json] | None = None) -> RolloutState:
         """`engine.say` with this store."""
@@ -180,20 +194,66 @@ class Service:
 
     async def _take_over(self, connected: Connected, server: str, route: str, actor: str, reason: str) -> str:
         world = await connected.backend.observe(Scope(route, ()))
-        raw = marker_of(world.route)
-        if world.route is None or raw is None or "receipts" not in raw:
-            raise _nothing_held(route, world.route)
-        receipts = Receipts.model_validate(raw["receipts"])
-        state = self._new(f"takeover of {raw.get('id')}", server, route, "", {"takeover_of": raw.get("id")})
-        ours = marker(receipts, self.store.store_id, str(state.fact("nonce")), self.clock.now() + MARKER_LIFE, by=state.id)
-        said = Said(verb="rollback", actor=actor, reason=reason, at=self.clock.now())
-        facts = {**state.facts, "receipts": receipts.model_dump(mode="json"), "marker": ours, "takeover": True}
-        state = state.model_copy(update={"facts": facts, "undo": said})
-        text = f"rollback of {raw.get('id')} from the marker on route {route}: {reason}"
+        former, receipts = taking.found_receipts(world, route)
+        state = self._new(f"takeover of {former}", server, route, "", {})
+        state = taking.claiming(state, receipts, former, self.clock.now(), None)
+        state = state.model_copy(update={"undo": Said(verb="rollback", actor=actor, reason=reason, at=self.clock.now())})
+        text = f"rollback of {former} from the marker on route {route}: {reason}"
         self.store.create(state, {}, "", Event(kind="created", at=state.created, actor=actor, text=text))
         return state.id
 
+    async def takeover(self, at: GPUStack, route: str, loaded: LoadedPlan | None, *, actor: str, reason: str) -> StoredRollout:
+        """A rollout that claims the route from an owner who is gone; what it goes on with is the plan, or a person's word.
 
-def _nothing_held(route: str, view: RouteView | None) -> NotFound:
-    why = f"route {route} does not exist on the server" if view is None else f"route {route} carries no marker: no rollout holds it"
-    return NotFound(why, hint="Nothing to roll back. `rollout list` shows the rollouts of this store.")
+        The one of an earlier call when that was cut off. Raises NotFound when nothing holds the route, UsageError when this very
+        store does, PreflightError when the plan does not fit. Nothing is written to the server here.
+        """
+        server = at.server.rstrip("/")
+        held = self.store.active_on(server, route)
+        if held is not None and not held.state.fact("takeover"):
+            raise taking.holding(held, route)
+        if held is not None and held.state.plan_digest == (loaded.digest if loaded else "") and held.state.undo is None:
+            return held
+        if held is not None and (held.state.undo is not None or held.plan):
+            raise taking.holding(held, route)
+        async with aclosing(await self.connect(at)) as connected:
+            world = await connected.backend.observe(Scope(route, ()))
+            former, receipts = taking.found_receipts(world, route)
+            if loaded is not None:
+                world = await connected.backend.observe(Scope(route, receipts.names))
+                taking.fits(loaded.plan, receipts, world, connected.backend)
+        if held is not None:
+            taking.give_way(self.store, held, Owner.current(), self.clock.now(), actor, f"gives way to a takeover with a plan: {reason}")
+        name, digest, text = (loaded.plan.metadata.name, loaded.digest, loaded.text) if loaded else (f"takeover of {former}", "", "")
+        state = taking.claiming(self._new(name, server, route, digest, {}), receipts, former, self.clock.now(), at)
+        said = f"takeover of {former} from the marker on route {route}: {reason}"
+        self.store.create(
+            state,
+            dict(taking.plan_row(loaded.plan if loaded else None)),
+            text,
+            Event(kind="created", at=state.created, actor=actor, text=said),
+        )
+        return self.store.load(state.id)
+
+    async def stable_only(self, at: GPUStack, route: str, stable: Sequence[str], *, actor: str, reason: str) -> StoredRollout:
+        """A rollout of the kind that leaves only these deployments on the route; the one of an earlier call when that was cut off.
+
+        One of this store that holds the route gives way, but only where stable can serve alone: else StableLost, and it stays.
+        """
+        server, wish = at.server.rstrip("/"), only.wish(stable)
+        held = self.store.active_on(server, route)
+        if held is not None and held.state.fact(only.FACT) == wish and held.state.undo is None:
+            return held
+        if held is not None:
+            async with aclosing(await self.connect(at)) as connected:
+                world = await connected.backend.observe(Scope(route, tuple(stable)))
+            gap = only.unfit(world, stable)
+            if gap:
+                raise StableLost(f"{gap}: nothing was written", why=f"rollout {held.state.id} holds route {route} and stays as it is")
+            why = f"gives way to stable-only: {reason}"
+            taking.give_way(self.store, held, Owner.current(), self.clock.now(), actor, why)
+        facts = {only.FACT: wish, "names": list(stable), "gpustack": at.model_dump(mode="json")}
+        state = self._new(f"stable-only {route}", server, route, "", facts)
+        text = f"only {', '.join(stable)} shall serve route {route}: {reason}"
+        self.store.create(state, {}, "", Event(kind="created", at=state.created, actor=actor, text=text))
+        return self.store.load(state.id)

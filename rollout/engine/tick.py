@@ -21,6 +21,7 @@ from rollout.domain.ports import Backend, Measurer
 from rollout.domain.receipts import receipts_of
 from rollout.domain.state import Event, Phase, RolloutState, Said, StepName, evolve
 from rollout.domain.world import Scope, World
+from rollout.engine import only
 from rollout.engine.decide import decide, fenced
 from rollout.engine.trusted import FACT, TrustedClock
 from rollout.errors import ExitCode, FencedOff, KeyRefused, Refused, ServerError
@@ -303,8 +304,11 @@ def scope_of(state: RolloutState) -> Scope:
     receipts = receipts_of(state)
     if receipts is None:
         names = tuple(state.fact("names") or ())
-        return Scope(state.route, names, (), names, survey=True, front=True)
-    return Scope(receipts.route, receipts.names, receipts.probe_names, receipts.names, files=state.step is StepName.CLEANUP)
+        fresh = state.fact(only.FACT) is None
+        private = tuple(state.fact("probe_names") or ())
+        return Scope(state.route, names, private, names, survey=fresh, front=fresh)
+    files, front = state.step is StepName.CLEANUP, state.step is StepName.DECLARE
+    return Scope(receipts.route, receipts.names, receipts.probe_names, receipts.names, files=files, front=front)
 
 
 def base_phase(state: RolloutState) -> Phase:

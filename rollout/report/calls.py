@@ -30,8 +30,12 @@ Ladders = Mapping[str, Sequence[Rung]]
 """canary deployment -> its rungs"""
 
 
-def calls(plan: Plan, receipts: Receipts, ladders: Ladders) -> list[Call]:
-    """The writes of a rollout in which nothing goes wrong, from the marker to the marker's removal."""
+def calls(plan: Plan, receipts: Receipts, ladders: Ladders, begin: int = 0) -> list[Call]:
+    """The writes of a rollout in which nothing goes wrong, from the marker to the marker's removal.
+
+    `begin`: index of the rung at which an adopted canary goes on; the rungs under it are not written.
+    """
+    ladders = {n: [r for r in rungs if n != receipts.pairs[0].canary or r.index >= begin] for n, rungs in ladders.items()}
     replaced = [call for n, pair in enumerate(receipts.pairs, 1) for call in _replace(receipts, pair, n, ladders[pair.canary])]
     return [*_before(plan, receipts), *_converted(receipts, replaced), *_cleanup(plan, receipts)]
 
@@ -48,7 +52,7 @@ def _converted(receipts: Receipts, replaced: Sequence[Call]) -> Iterator[Call]:
 
 def _before(plan: Plan, receipts: Receipts) -> Iterator[Call]:
     yield _call("declare", None, "mark_route", f"claim route {receipts.route}: write the marker into its meta")
-    if plan.stage.skip is not None:
+    if plan.stage.skip is not None or receipts.pairs[0].adopted is not None:
         return
     yield _call("stage", None, "create_deployment", f"create {receipts.staging} on {plan.stage.worker}")
     yield _call("stage", None, "create_probe_route", f"private route {receipts.staging_probe} to it; load test through it")
@@ -57,7 +61,8 @@ def _before(plan: Plan, receipts: Receipts) -> Iterator[Call]:
 
 
 def _replace(receipts: Receipts, pair: Pair, number: int, ladder: Sequence[Rung]) -> Iterator[Call]:
-    yield _call("attach", number, "create_deployment", f"create {pair.canary}, dark: no route of users names it")
+    if pair.adopted is None:
+        yield _call("attach", number, "create_deployment", f"create {pair.canary}, dark: no route of users names it")
     yield _call("attach", number, "create_probe_route", f"private route {pair.canary_probe} to {pair.canary}")
     yield _call("attach", number, "create_probe_route", f"private route {pair.stable_probe} to {pair.stable}, for paired probes")
     for rung in ladder:
@@ -72,12 +77,16 @@ def _rung(receipts: Receipts, pair: Pair, number: int, rung: Rung) -> Iterator[C
     if rung.index == 0 and pair.scaled != pair.weight:
         text = f"{pair.stable} gets weight {pair.scaled} in place of {pair.weight} by a twin target: too coarse for the ladder"
         yield _call(step, number, "twin", text)
-    verb, word = ("join", "joins with") if rung.index == 0 else ("set_weight", "gets")
-    share = f"{percent(rung.pair_share)} of the pair, {percent(rung.route_share)} of the route"
-    yield _call(step, number, verb, f"{pair.canary} {word} weight {rung.weight} beside {pair.scaled}: {share}")
-    yield _call(
+    drop = _call(
         step, number, "refresh", f"drop the cached targets of {receipts.route}; then verify the share by own requests, watch, judge"
     )
+    if pair.adopted is not None and rung.weight == pair.adopted.weight:
+        yield drop  # the weight is found as wanted
+        return
+    verb, word = ("join", "joins with") if rung.index == 0 and pair.adopted is None else ("set_weight", "gets")
+    share = f"{percent(rung.pair_share)} of the pair, {percent(rung.route_share)} of the route"
+    yield _call(step, number, verb, f"{pair.canary} {word} weight {rung.weight} beside {pair.scaled}: {share}")
+    yield drop
 
 
 def _cleanup(plan: Plan, receipts: Receipts) -> Iterator[Call]:

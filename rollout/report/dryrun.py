@@ -105,6 +105,10 @@ class Declared:
     ladders: Ladders
     diff: Mapping[str, Sequence[Sequence[Json]]]
     shared: Mapping[str, Sequence[str]]
+    standing: str | None = None
+    """where an adopted canary goes on, and why there"""
+    begin: int = 0
+    """index of the rung it goes on with"""
 
     @property
     def rungs_below(self) -> int:
@@ -127,6 +131,8 @@ class DryRun(Part):
     """what is worth knowing about the route as it was found"""
     keys: tuple[str, ...]
     """what to know about the keys: what they may do, and until when"""
+    adopts: str | None = None
+    """where the canary that a person made goes on, and why there"""
     pairs: tuple[PairPlan, ...]
     evidence: Evidence | None
     deadlines: tuple[Deadline, ...]
@@ -150,11 +156,12 @@ def dry_run(plan: Plan, world: World, refusals: Sequence[str], declared: Declare
         refusals=tuple(refusals),
         notes=tuple(route_checks.notes(plan, world)),
         keys=tuple(credentials.notes(plan, world, shortest(plan, mode, below) * len(plan.stable) + (plan.window.duration or DAY))),
+        adopts=declared.standing if declared else None,
         pairs=tuple(_pair(plan, climbed, declared, index) for index in range(len(declared.receipts.pairs))) if declared else (),
         evidence=_evidence(declared, judge) if declared and judge else None,
         deadlines=deadlines(plan, mode),
         shortest=shortest(plan, mode, below) * len(plan.stable),
-        calls=tuple(calls(plan, declared.receipts, declared.ladders)) if declared else (),
+        calls=tuple(calls(plan, declared.receipts, declared.ladders, declared.begin)) if declared else (),
     )
 
 

@@ -29,6 +29,8 @@ def screen(run: DryRun) -> RenderableType:
         parts += [Text(f"  - {one}") for one in run.refusals]
     if run.notes:
         parts += [Text(""), *(Text(f"  {note}", style=CARE) for note in run.notes)]
+    if run.adopts:
+        parts += [Text(""), Text(run.adopts, style=CARE)]
     if run.pairs:
         parts += [Text(""), Text(f"traffic is split by {run.carried_by}; effective is of the whole route", style=QUIET)]
     for number, pair in enumerate(run.pairs, 1):
@@ -41,7 +43,10 @@ def screen(run: DryRun) -> RenderableType:
     if run.keys:
         parts += [Text(""), Text("keys", style=QUIET), *(Text(f"  {line}") for line in run.keys)]
     if not run.refusals:
-        parts += [Text(""), Text("ready: `rollout run` would start this; nothing was changed now", style=GOOD)]
+        parts += [
+            Text(""),
+            Text(f"ready: `rollout {'adopt' if run.adopts else 'run'}` would start this; nothing was changed now", style=GOOD),
+        ]
     return Group(*parts)
 
 

@@ -24,7 +24,7 @@ from rollout.report.window import WindowView, window_of
 Json = Any
 STEPS = tuple(StepName)
 EVENTS_SHOWN = 8
-PERSON = frozenset({"approval", "in_use", "inconclusive", "operator", "refused", "rollback_impossible"})
+PERSON = frozenset({"approval", "in_use", "inconclusive", "operator", "refused", "rollback_impossible", "taken_over"})
 """holds that only a person ends, by a verb or by a change on the server"""
 ENDED = {
     int(ExitCode.REFUSED): "refused: nothing was changed",
@@ -251,8 +251,13 @@ def summary(state: RolloutState) -> str:
             return f"goes back to stable{cause}" + (f"; {doing}" if doing else "")
         case Phase.PROMOTED:
             return f"the canary is the new stable; {doing or 'the old one stays restorable until the window ends'}"
+        case Phase.COMPLETED if state.fact("only"):
+            rest = f"; left over: {', '.join(state.facts['rest'])}" if state.fact("rest") else ""
+            return f"done: only {', '.join(state.facts['only']['stable'])} serves the route{rest}"
         case Phase.COMPLETED:
             return "done: the canary is the new stable and the old one is cleaned up"
+        case Phase.ABORTED if state.fact("only") and state.fact("why"):
+            return str(state.facts["why"])
         case Phase.ROLLED_BACK | Phase.ABORTED:
             said = f": {state.undo.reason}" if state.undo else "".join(f"; {one}" for one in state.fact("findings") or ())
             return ENDED.get(state.exit_code or 0, "stable serves as before") + said

@@ -6,10 +6,14 @@ plan had to accept that. What is ours is told by the world alone: a target that 
 
 from __future__ import annotations
 
+from typing import Any
+
 from rollout.domain.context import Ctx, act, awaited
 from rollout.domain.decision import Decision, HoldOn, Record
 from rollout.domain.receipts import Receipts
-from rollout.domain.world import RouteView, named
+from rollout.domain.world import RouteView, World, named
+
+Json = Any
 
 DONE, SETTLED = "converted", "converted.active"
 
@@ -47,6 +51,14 @@ def unconvert(ctx: Ctx, receipts: Receipts) -> Decision | None:
         return HoldOn("drift", f"{detail}, then `rollout resume`")
     why = f"route {route.name} balances again as it was found: its weights are taken back in one write"
     return act("reweigh", why, "undo.converted", route=route.name, weights=back)
+
+
+def already(receipts: Receipts, world: World) -> dict[str, Json]:
+    """What the state must hold when a rollout is gone on with whose route shows the weights that it was given."""
+    if world.route is None or not _ours(receipts, world.route):
+        return {}
+    at = {"at": world.now.isoformat(), "already": True}
+    return {DONE: at, SETTLED: at}
 
 
 def _ours(receipts: Receipts, route: RouteView) -> dict[str, int]:

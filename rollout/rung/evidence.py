@@ -47,7 +47,7 @@ def judge(ctx: Ctx, rung: Rung, *, last: bool) -> Decision | None:
     """The next thing until this rung may be left; None when it may. FAIL and the breaker take the canary back."""
     fact = ctx.state.fact(ctx.key("judge"))
     if fact is None:
-        return _blind(ctx) or Record({ctx.key("judge"): _begin(ctx)}, "judging begins: margins and reference are fixed from here")
+        return _blind(ctx, rung) or Record({ctx.key("judge"): _begin(ctx)}, "judging begins: margins and reference are fixed from here")
     seen = ctx.state.fact(ctx.key("seen")) or {}
     if seen.get("rung") != rung.index:
         return _enter(ctx, rung, seen)
@@ -85,10 +85,10 @@ def _begin(ctx: Ctx) -> dict[str, Json]:
     return {"config": config.to_json(), "state": new_state(config).to_json(), "began": ctx.now.isoformat()}
 
 
-def _blind(ctx: Ctx) -> Decision | None:
+def _blind(ctx: Ctx, rung: Rung) -> Decision | None:
     """One failed scrape must not decide what the whole rollout is compared with: wait a little for a good one."""
     sample = ctx.world.samples.get(ctx.pair.stable)
-    proved = ctx.at(ctx.key("rung", 0, "proved"))
+    proved = ctx.at(ctx.key("rung", rung.index, "proved"))
     if (sample is not None and sample.status != "METRIC_ERROR") or ctx.since(proved) > BLIND:
         return None
     return ctx.wait(f"stable's metrics can be read ({sample.why if sample else 'not scraped'})")

@@ -132,7 +132,10 @@ def look_again(ctx: Ctx, fact: str, wrote: datetime | None, why: str) -> Decisio
 
 
 def _share_before(ctx: Ctx, rung: Rung) -> float:
-    """The canary's route share before this rung was written."""
+    """The canary's route share before this rung was written; an adopted canary was found with one of its own."""
+    found = ctx.state.fact(ctx.key("found")) or {}
+    if found.get("rung") == rung.index and found["weight"] != rung.weight:
+        return float(found["route_share"])
     if rung.index == 0:
         return 0.0
     previous = ctx.ladder(ctx.pair)[rung.index - 1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rollout.domain.context import Ctx, act
-from rollout.domain.decision import Advance, Decision, HoldOn
+from rollout.domain.decision import Advance, Decision, HoldOn, TakeBack
 from rollout.domain.draining import wait_empty
 from rollout.domain.health import siblings_lost
 from rollout.domain.receipts import Pair, receipts_of
@@ -17,6 +17,8 @@ DARK_PROBES = 20
 def decide(ctx: Ctx) -> Decision:
     """Bring up, give stable a private route too, warm, prove dark."""
     pair = ctx.pair
+    if pair.adopted is not None and pair.canary not in ctx.world.deployments:
+        return TakeBack("canary_gone", f"{pair.canary}, which was adopted, was deleted by somebody else")
     up = bring_up(ctx, pair.canary, pair.canary_probe, ctx.key("attach"), ctx.the_plan.ready_within)
     return up or _stable_probe(ctx, pair) or _warm(ctx, pair) or _dark(ctx, pair)
 
@@ -41,7 +43,14 @@ def _warm(ctx: Ctx, pair: Pair) -> Decision | None:
 
 
 def _dark(ctx: Ctx, pair: Pair) -> Decision:
-    """Dark is proved twice: no route but our private one names the canary, and the production route answers from others."""
+    """Dark is proved twice: no route but our private one names the canary, and the production route answers from others.
+
+    A canary that was found in the route, by hand or by the rollout before us, is not dark, and nothing is proved about it.
+    """
+    found = ctx.state.fact(ctx.key("found"))
+    if found is not None:
+        lit = f"{pair.canary} runs and is warm; it was found in the route with weight {found['weight']}, so it is not dark"
+        return Advance(StepName.CANARY, ctx.state.target, lit)
     foreign = _foreign(ctx, pair)
     if foreign:
         return HoldOn("drift", f"{pair.canary} should be dark, but {', '.join(foreign)} sends to it")
@@ -66,20 +75,22 @@ def _foreign(ctx: Ctx, pair: Pair) -> list[str]:
 
 
 def undo(ctx: Ctx) -> Decision | None:
-    """Every canary that is out of the route is drained, then removed with its private routes."""
+    """Every canary that is out of the route is drained, then removed with its private routes. One that a person made stays."""
     receipts = receipts_of(ctx.state)
     if receipts is None:
         return None
     for pair in reversed(receipts.pairs):
-        foreign = _foreign(ctx, pair)
+        if pair.keep and pair.canary_probe in ctx.world.probe_routes:
+            return act("delete_probe_route", f"remove private route {pair.canary_probe}", None, name=pair.canary_probe)
+        foreign = [] if pair.keep else _foreign(ctx, pair)
         if foreign:
             detail = f"{pair.canary} stays for now: {', '.join(foreign)} sends to it; take it out of there, and this goes on"
             return HoldOn("in_use", detail, verbs=("run",))
-        if pair.canary in ctx.world.deployments:
+        if pair.canary in ctx.world.deployments and not pair.keep:
             empty = wait_empty(ctx, pair.canary, f"undo.{pair.canary}.drain", receipts.quiet, receipts.drain_deadline, "hold")
             if empty is not None:
                 return empty
-        down = take_down(ctx, pair.canary, pair.canary_probe)
+        down = None if pair.keep else take_down(ctx, pair.canary, pair.canary_probe)
         if down is not None:
             return down
         if pair.stable_probe in ctx.world.probe_routes:

@@ -248,7 +248,7 @@ def test_a_route_is_rolled_back_from_its_marker_alone(tmp_path: Path) -> None:
     assert state.phase is Phase.ROLLED_BACK
     assert [(f.phase, f.exit_code) for f in former] == [(Phase.ABORTED, 31)]
     taken = case.store.journal(rollout_id)[-1].text
-    assert taken.startswith(f"fenced off: route taken over by rollout {state.id} (which takes back what {rollout_id} did; store ")
+    assert taken.startswith(f"fenced off: route taken over by rollout {state.id} (which took over from {rollout_id}; store ")
     assert next(v for v, _ in case.platform.writes[written:]) == "mark_route"
     assert case.shape() == case.before
 

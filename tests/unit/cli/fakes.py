@@ -17,6 +17,7 @@ from rollout.domain.world import Scope, World
 from rollout.engine.refuse import refuse
 from rollout.errors import JournalBroken, NotFound, RolloutError, RouteTaken
 from rollout.plan.load import LoadedPlan
+from rollout.plan.model import GPUStack
 from rollout.store.records import Command, JournalRow, StoredRollout
 from tests.unit.report.samples import NOW, event
 
@@ -105,6 +106,18 @@ class FakeService:
 
     def start(self, loaded: LoadedPlan, *, actor: str) -> StoredRollout:
         self.started.append(loaded)
+        return next(iter(self.store.rows.values()))
+
+    def adopt(self, loaded: LoadedPlan, canary: str, *, delete: bool, actor: str, reason: str) -> StoredRollout:
+        self.said.append((canary, "adopt", actor, reason, {"delete": delete}))
+        return next(iter(self.store.rows.values()))
+
+    async def takeover(self, at: GPUStack, route: str, loaded: LoadedPlan | None, *, actor: str, reason: str) -> StoredRollout:
+        self.said.append((route, "takeover", actor, reason, {"server": at.server, "plan": loaded is not None}))
+        return next(iter(self.store.rows.values()))
+
+    async def stable_only(self, at: GPUStack, route: str, stable: Sequence[str], *, actor: str, reason: str) -> StoredRollout:
+        self.said.append((route, "stable-only", actor, reason, {"server": at.server, "stable": list(stable)}))
         return next(iter(self.store.rows.values()))
 
     def retry(self, rollout_id: str, *, actor: str, reason: str) -> StoredRollout:

@@ -12,7 +12,7 @@ from rollout.cli.lazy import load
 from rollout.cli.verbs import VERBS
 from rollout.errors import EXIT_MEANING
 
-REASONED = ("approve", "pause", "resume", "promote", "abort", "rollback", "retry")
+REASONED = ("approve", "pause", "resume", "promote", "abort", "retry", "takeover", "stable-only")
 
 
 def help_of(name: str) -> str:

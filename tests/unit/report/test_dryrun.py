@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from rollout.analysis.config import config_for
-from rollout.domain.receipts import Receipts, take
+from rollout.domain.receipts import Receipts, TargetReceipt, take
 from rollout.domain.weights import rungs
 from rollout.plan.model import Plan
 from rollout.report.calls import calls
@@ -82,6 +82,27 @@ def test_a_weight_that_is_too_coarse_is_replaced_by_a_twin_first() -> None:
     found = receipts({"spark-01": 900})
     first = [c.verb for c in calls(plan(), found, declared(found).ladders) if c.step == "canary" and c.target == 1]
     assert first == ["twin", "join", "refresh"]
+
+
+def test_an_adopted_canary_is_neither_made_nor_staged_and_goes_on_at_its_rung() -> None:
+    """Found with the second rung's weight: no join, no set_weight; then stable leaves, and the second target begins as ever."""
+    found = receipts()
+    by_hand = found.pairs[0].model_copy(
+        update={"canary": "by-hand", "adopted": TargetReceipt(deployment="by-hand", weight=100), "keep": True}
+    )
+    found = found.model_copy(update={"pairs": (by_hand, found.pairs[1])})
+    what = dataclasses.replace(declared(found), standing="by-hand is adopted: rung 2 of the ladder", begin=1)
+    told = dry_run(plan(), world(), (), what, config_for("thin", rungs=2))
+    assert [c.verb for c in told.calls if c.target == 1 and c.step != "cleanup"] == [
+        "create_probe_route",
+        "create_probe_route",
+        "refresh",
+        "leave",
+    ]
+    assert [c.verb for c in told.calls if c.target == 2][:4] == ["create_deployment", "create_probe_route", "create_probe_route", "join"]
+    assert all(c.step != "stage" for c in told.calls)
+    assert "by-hand is adopted: rung 2" in shown(told)
+    assert "`rollout adopt` would start this" in shown(told)
 
 
 def test_every_deadline_says_what_happens_then() -> None:
