@@ -76,13 +76,14 @@ class _Walk:
         if missing or leaving:
             yield self._drop("drop the cached targets, so that stable is asked from now on")
         if missing and (self.older or self.receipts.converted):
-            why = "the rest needs the ids of the targets that just came: say the same command with --print again, and run what it prints"
-            yield ByHand(why, "GET", f"{TARGETS}?route_id={self.route.id}")
+            yield self._again()
             return
         for pair in reversed(leaving):
             yield from self._leave(pair)
         yield from self._verify(leaving)
         yield from self._weights()
+        if self.older and self._coarse():
+            return
         yield from self._tidy()
         yield from self._unmark()
 
@@ -135,12 +136,23 @@ class _Walk:
     def _leave(self, pair: Pair) -> Iterator[ByHand]:
         yield _ask(f"{pair.stable} must answer", self.lists.route(pair.stable_probe) or self.route, pair.stable)
         for target in self._of(pair.canary):
-            why = f"{pair.canary} leaves the route (target {target.id})"
-            if self.older:
-                self.gone += (target.id,)
-                yield ByHand(why, "PUT", self.path, {"name": self.route.name, "targets": self._kept(*self.gone)})
-            else:
-                yield ByHand(why, "DELETE", f"{TARGETS}/{target.id}")
+            yield self._out(target, f"{pair.canary} leaves the route (target {target.id})")
+
+    def _out(self, target: Target, why: str) -> ByHand:
+        if not self.older:
+            return ByHand(why, "DELETE", f"{TARGETS}/{target.id}")
+        self.gone += (target.id,)
+        return ByHand(why, "PUT", self.path, {"name": self.route.name, "targets": self._kept(*self.gone)})
+
+    def _again(self) -> ByHand:
+        why = "the rest needs the ids of the targets that just came: say the same command with --print again, and run what it prints"
+        return ByHand(why, "GET", f"{TARGETS}?route_id={self.route.id}")
+
+    def _coarse(self) -> list[Pair]:
+        """Pairs whose stable has no target with its own weight: the ladder needed a finer one."""
+        if self.receipts.converted or len(self.receipts.targets) > 1:
+            return []
+        return [p for p in self.receipts.pairs if (mine := self._of(p.stable)) and all(t.weight != p.weight for t in mine)]
 
     def _verify(self, leaving: Sequence[Pair]) -> Iterator[ByHand]:
         for pair in leaving:
@@ -154,10 +166,12 @@ class _Walk:
         if self.receipts.converted:
             yield from self._unconvert()
             return
-        for pair in self.receipts.pairs:
+        alone = len(self.receipts.targets) == 1
+        for pair, old in ((p, t) for p in self.receipts.pairs for t in self._of(p.stable) if alone and len(self._of(p.stable)) > 1):
+            if old.weight != pair.weight and pair not in self._coarse():
+                yield self._out(old, f"the target of {pair.stable} with weight {old.weight} leaves: its own weight is there beside it")
+        for pair in self._coarse():
             mine = self._of(pair.stable)
-            if len(self.receipts.targets) > 1 or not mine or mine[0].weight == pair.weight:
-                continue
             twin = {"model_id": self.ids[pair.stable], "weight": pair.weight, **extra_of(mine[0])}
             stays = [t for t in self._kept() if t["id"] == mine[0].id]
             yield ByHand(
@@ -168,7 +182,7 @@ class _Walk:
             )
             yield ByHand("both must be active", "GET", self.path, until='"ready_targets": ?2')
             yield self._drop("drop the cached targets")
-            yield ByHand(f"the old one leaves (target {mine[0].id})", "DELETE", f"{TARGETS}/{mine[0].id}")
+            yield self._again() if self.older else self._out(mine[0], f"the old one leaves (target {mine[0].id})")
 
     def _unconvert(self) -> Iterator[ByHand]:
         """The route had no weights: all targets get theirs back in one write, since the server takes all or none."""

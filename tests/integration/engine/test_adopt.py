@@ -35,6 +35,14 @@ def writes(case: Case) -> list[tuple[str, Any]]:
     return [(verb, args.get("weight")) for verb, args in case.platform.writes if verb in ("join", "set_weight", "leave", "twin")]
 
 
+def test_a_canary_that_asks_for_another_adapter_is_refused(tmp_path: Path) -> None:
+    case = case_of(tmp_path)
+    case.platform.routes["chat"].targets[0].extra = {"overridden_model_name": "chat-a:poet"}
+    state = case.run(adopt(case))
+    assert (state.phase, state.exit_code) == (Phase.ABORTED, ExitCode.REFUSED)
+    assert f"target `{HAND}` does not ask for the same adapter as `chat-a`: correct its `overridden_model_name`" in state.fact("findings")
+
+
 @pytest.mark.parametrize(
     ("weight", "rung", "becomes"),
     [

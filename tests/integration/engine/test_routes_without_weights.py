@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from rollout.errors import ExitCode
 from rollout.testing.memory import Target
 from tests.integration.engine.harness import PLAN, Case, CrashError, reached
 from tests.integration.engine.test_late_writes import FreezingPlatform
+from tests.integration.engine.test_takeover import AT, Other
 
 ASKED = PLAN.replace("route: {name: chat}", "route: {name: chat, convert_to_weighted: true, accept_loss: true}")
 ASKED_BESIDE = ASKED.replace("[10, 50, 100]", "[10, 25, 50, 100]")
@@ -168,3 +170,36 @@ def test_weights_that_land_when_a_frozen_server_thaws_are_taken_back_too(tmp_pat
     assert case.run(rollout_id).phase is Phase.ABORTED
     assert platform.held is None
     assert case.shape() == case.before
+
+
+@pytest.mark.parametrize(("step", "rung"), [("attach", None), ("canary", 0), ("shift", 1), ("cleanup", None)])
+def test_a_takeover_goes_on_with_the_weights_that_the_route_was_given(tmp_path: Path, step: str, rung: int | None) -> None:
+    """The conversion is seen in the world: neither written twice nor taken for somebody else's change."""
+    case = unweighted(tmp_path, ASKED_BESIDE, "other")
+    former = case.start().state.id
+    case.run(former, until=reached(StepName(step), rung=rung))
+    other = Other(case)
+    state = other.run(other.take(case.loaded()))
+    assert state.phase is Phase.COMPLETED, (state.phase, state.hold)
+    assert reweighs(case) == [{"chat-a": 100, "other": 100}]
+    assert weights(case) == {f"chat-a-r{former[:8]}": 100, "other": 100}
+
+
+def test_a_takeover_gives_the_route_back_without_weights(tmp_path: Path) -> None:
+    case = unweighted(tmp_path, ASKED_BESIDE, "other")
+    case.run(case.start().state.id, until=reached(StepName.CLEANUP))
+    other = Other(case)
+    taken = other.take()
+    other.run(taken, until=lambda s: s.phase is Phase.HOLDING)
+    other.service().say(taken, "rollback", "eve", "back")
+    assert other.run(taken).phase is Phase.ROLLED_BACK
+    assert case.shape() == case.before
+
+
+def test_stable_alone_comes_back_with_the_weight_that_the_route_was_given(tmp_path: Path) -> None:
+    """The weight as found is none, and none beside others is refused."""
+    case = unweighted(tmp_path, ASKED_BESIDE, "other")
+    case.run(case.start().state.id, until=reached(StepName.CLEANUP))
+    taken = asyncio.run(case.service().stable_only(AT, "chat", ("chat-a",), actor="eve", reason="users suffer")).state.id
+    assert case.run(taken).phase is Phase.COMPLETED
+    assert weights(case) == {"chat-a": 100}

@@ -26,7 +26,17 @@ def receipts(weight: int = 100, scaled: int | None = None, **more: Any) -> Recei
 class Rows:
     """What the server shows: the client's lists."""
 
-    def __init__(self, weights: dict[str, int], *, marked: bool = True, probes: tuple[str, ...] = (), gone: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        weights: dict[str, int],
+        *,
+        marked: bool = True,
+        probes: tuple[str, ...] = (),
+        gone: tuple[str, ...] = (),
+        parked: tuple[str, ...] = (),
+        version: str = "v2.3.0",
+    ) -> None:
+        self._parked, self._version = parked, version
         marker = {"rollout": {"id": ID, "nonce": "n", "receipts": receipts().model_dump(mode="json")}} if marked else {}
         self._models = {n: i for n, i in MODELS.items() if n not in gone}
         rows = [{"id": 4, "name": "chat", "meta": {"team": "x", **marker}}]
@@ -39,7 +49,7 @@ class Rows:
         self._targets = [Target.model_validate(t) for t in found]
 
     async def version(self) -> str:
-        return "v2.3.0"
+        return self._version
 
     async def routes(self) -> list[Route]:
         return self._routes
@@ -48,7 +58,7 @@ class Rows:
         return self._targets
 
     async def models(self) -> list[Model]:
-        return [Model.model_validate({"id": i, "name": n, "replicas": 1}) for n, i in self._models.items()]
+        return [Model.model_validate({"id": i, "name": n, "replicas": int(n not in self._parked)}) for n, i in self._models.items()]
 
     async def instances(self) -> list[Instance]:
         return []
@@ -140,3 +150,48 @@ def test_a_stable_only_is_put_back_by_one_list_write() -> None:
         "name": "chat",
         "targets": [{"id": 11, "model_id": 1, "weight": 100, "max_running_requests": 9}, {"model_id": 2, "weight": 5}],
     }
+
+
+CONVERTED = {"converted": {"a": 100}, "targets": (TargetReceipt(deployment="a", weight=0),)}
+
+
+def test_a_parked_stable_is_waited_for_before_anything_else() -> None:
+    """The write would carry the whole spec, and a spec may hold secrets."""
+    first = walk(Rows({"a-r3f2a91c0": 100}, parked=("a",))).calls[0]
+    assert (first.method, first.path, first.until) == ("GET", "/v2/models/1", '"ready_replicas": ?1[,}]')
+    assert first.why == "a is parked: set its replicas to 1 in GPUStack now; this waits until it is loaded"
+
+
+def test_a_converted_route_gets_its_weights_back_in_one_write_after_the_canary_left() -> None:
+    calls = walk(Rows({"a": 100, "a-r3f2a91c0": 100}), receipts(**CONVERTED)).calls
+    back = next(n for n, c in enumerate(calls) if c.why == "the route balances again as it was found")
+    assert calls[back].body == {"name": "chat", "targets": [{"id": 100, "model_id": 1, "weight": 0}]}
+    assert any(c.method == "DELETE" and "101" in c.path for c in calls[:back])
+    assert not any("too coarse" in c.why or "second target" in c.why for c in calls)
+
+
+def test_on_2_2_a_target_leaves_by_a_list_without_it() -> None:
+    calls = walk(Rows({"a": 100, "a-r3f2a91c0": 100}, version="v2.2.3")).calls
+    leaves = next(c for c in calls if "leaves the route" in c.why)
+    assert (leaves.method, leaves.path) == ("PUT", "/v2/model-routes/4")
+    assert [row["id"] for row in leaves.body["targets"]] == [100]
+
+
+@pytest.mark.parametrize(("version", "more"), [("v2.2.3", {}), ("v2.3.0", CONVERTED)])
+def test_where_the_new_ids_are_needed_it_is_printed_again(version: str, more: dict[str, Any]) -> None:
+    """Stable is back and active by then, so nothing is in a hurry."""
+    calls = walk(Rows({"a-r3f2a91c0": 100}, version=version), receipts(**more)).calls
+    assert calls[-1].why.startswith("the rest needs the ids of the targets that just came")
+    assert not any(c.method == "DELETE" for c in calls)
+
+
+def test_on_2_2_a_weight_that_was_made_finer_comes_back_in_two_prints() -> None:
+    first = walk(Rows({"a": 1000}, version="v2.2.3"), receipts(scaled=1000)).calls
+    assert [c.method for c in first] == ["PUT", "GET", "PUT", "GET"]
+    assert first[-1].why.startswith("the rest needs the ids")
+    there = Rows({"a": 1000}, version="v2.2.3")
+    twin = {"id": 109, "route_id": 4, "route_name": "chat", "model_id": 1, "weight": 100, "state": "active"}
+    there._targets.append(Target.model_validate(twin))
+    then = walk(there, receipts(scaled=1000)).calls
+    assert [row["id"] for row in then[0].body["targets"]] == [109]
+    assert then[-1].why == "remove the marker; everything else stays"

@@ -121,3 +121,19 @@ def test_views_without_the_canary() -> None:
     gone = dataclasses.replace(world, route=None)
     assert beside(gone, canary) is gone
     assert as_found(gone, receipts()) is gone
+
+
+def test_expected_and_found_weights_are_those_that_a_conversion_gave() -> None:
+    found = receipts().model_copy(
+        update={
+            "converted": {"a": 100, "b": 100, "other": 100},
+            "targets": tuple(t.model_copy(update={"weight": 0}) for t in receipts().targets),
+        }
+    )
+    there = seen(a=100, c0=33, b=100, other=100)
+    assert expected(found, there) == {"a": 100, "b": 100, "other": 100, found.pairs[0].canary: 33}
+    assert expected(found, seen(a=0, b=0, other=0)) == {"a": 0, "b": 0, "other": 0}
+    back = as_found(there, found).route
+    assert back is not None
+    assert {t.deployment: t.weight for t in back.targets} == {"a": 100, "b": 100, "other": 100}
+    assert not any(t.provider for t in back.targets)
