@@ -48,6 +48,8 @@ def _again(one: Case, folder: Path) -> Case:
     shutil.copytree(one.folder, folder)
     case = copy.copy(one)
     case.platform, case.clock = copy.deepcopy((one.platform, one.clock))
+    case.platform.own_time = lambda: case.clock.time.timestamp()  # a copied function still reads the first one's clock
+    case.platform.server_time = lambda: case.clock.time
     case.folder, case.events = folder, []
     case.store = Store.open(str(folder / "rollout.db"), now=case.clock.now)
     return case
