@@ -61,7 +61,10 @@ class Service:
     checkpoint: Callable[[str], None] = field(default=_no_point)
 
     def start(self, loaded: LoadedPlan, *, actor: str) -> StoredRollout:
-        """The active rollout of this very plan on its route, or a new one. RouteTaken when another plan holds the route."""
+        """The active rollout of this very plan on its route, or a new one. RouteTaken when another plan holds the route.
+
+        A plan that was the last one carried out there is not begun again: its completed rollout is returned.
+        """
         plan = loaded.plan
         server, route = plan.gpustack.server.rstrip("/"), plan.route.name
         held = self.store.active_on(server, route)
@@ -70,6 +73,9 @@ class Service:
                 return held
             msg = f"route {route} is taken by rollout {held.state.id} ({held.state.name}, {held.state.phase})"
             raise RouteTaken(msg, hint=f"`rollout status {held.state.id}` shows it; end it before another plan begins.")
+        last = next((row for row in self.store.list(route=route) if row.state.server == server), None)
+        if last is not None and last.state.phase is Phase.COMPLETED and last.state.plan_digest == loaded.digest:
+            return last
         facts = {"names": [t.deployment for t in plan.stable]}
         state = self._new(plan.metadata.name, server, route, loaded.digest, facts)
         created = Event(kind="created", at=state.created, actor=actor, text=f"plan {plan.metadata.name} on route {route}")
