@@ -45,7 +45,8 @@ def run(
 ) -> int:
     """Start a rollout, or go on with one, and tick it until it is promoted.
 
-    The same plan on the same route is never started twice: `run` goes on with the rollout that is under way. It returns when the
+    The same plan on the same route is never started twice: `run` goes on with the rollout that is under way, and has nothing to do
+    when it is completed. It returns when the
     word of --until is reached, when the rollout ended, when a person is needed, or when a hold outlasts --patience.
     Ctrl-C detaches with 130: the rollout stays as it is and goes on with whoever ticks it.
     """
@@ -63,7 +64,12 @@ def run(
 
             loaded = load_plan(target)
             lasting(desk.settings)
-            rollout_id = desk.service().start(loaded, actor=desk.actor).state.id
+            started = desk.service().start(loaded, actor=desk.actor).state
+            rollout_id = started.id
+            if started.terminal:
+                output.progress(
+                    f"nothing to do: this plan was carried out already; `rollout retry {rollout_id} --reason …` begins it again"
+                )
         output.progress(f"rollout {rollout_id} in {desk.store.where}; Ctrl-C detaches")
         return drive(desk, rollout_id, goal, limit, json=json)
 

@@ -59,7 +59,10 @@ class Service:
     checkpoint: Callable[[str], None] = field(default=_no_point)
 
     def start(self, loaded: LoadedPlan, *, actor: str) -> StoredRollout:
-        """The active rollout of this very plan on its route, or a new one. RouteTaken when another plan holds the route."""
+        """The active rollout of this very plan on its route, or a new one. RouteTaken when another plan holds the route.
+
+        A plan that was the last one carried out there is not begun again: its completed rollout is returned.
+        """
         return self._begin(loaded, actor, {}, "")
 
     def adopt(self, loaded: LoadedPlan, canary: str, *, delete: bool, actor: str, reason: str) -> StoredRollout:
@@ -80,6 +83,9 @@ class Service:
                 return held
             msg = f"route {route} is taken by rollout {held.state.id} ({held.state.name}, {held.state.phase})"
             raise RouteTaken(msg, hint=f"`rollout status {held.state.id}` shows it; end it before another plan begins.")
+        last = next((row for row in self.store.list(route=route) if row.state.server == server), None)
+        if last is not None and last.state.phase is Phase.COMPLETED and last.state.plan_digest == loaded.digest:
+            return last
         wish = more.get("adopt")
         facts = {"names": [*(t.deployment for t in plan.stable), *([wish["canary"]] if wish else [])], **more}
         state = self._new(plan.metadata.name, server, route, loaded.digest, facts)

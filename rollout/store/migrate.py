@@ -19,8 +19,9 @@ _LOCK = 7_251_190_423
 
 def look(connection: Connection, where: str) -> str | None:
     """Revision of the store, None when there is none yet. StoreError when a newer release wrote it, or it is something else."""
-    if not inspect(connection).has_table(VERSION_TABLE):
-        _refuse_foreign(connection, where)
+    names = set(inspect(connection).get_table_names())  # one look: between two, another process may have made them all
+    if VERSION_TABLE not in names:
+        _refuse_foreign(connection, where, names)
         return None
     found = connection.execute(select(column("version_num")).select_from(table(VERSION_TABLE))).scalar()
     if found not in KNOWN:
@@ -49,11 +50,10 @@ def _upgrade(connection: Connection) -> None:
     command.upgrade(config, HEAD)
 
 
-def _refuse_foreign(connection: Connection, where: str) -> None:
+def _refuse_foreign(connection: Connection, where: str, names: set[str]) -> None:
     """A SQLite file with any table is someone's; in PostgreSQL only our own names matter."""
-    names = set(inspect(connection).get_table_names())
     if connection.dialect.name != "sqlite":
-        names &= set(Table.metadata.tables)
+        names = names & set(Table.metadata.tables)
     if names:
         why = f"It holds tables of something else: {', '.join(sorted(names)[:5])}."
         raise NotAStore(f"The store {where} is not a rollout store.", why=why, hint="Name another store with --store.")

@@ -24,6 +24,19 @@ def test_a_healthy_canary_completes_and_replaces_stable(tmp_path: Path) -> None:
     assert case.store.verify(state.id) > 20
 
 
+def test_the_same_command_after_the_end_has_nothing_to_do(tmp_path: Path) -> None:
+    """A job that is run again, or was killed in its last moment, begins no second rollout; another plan does."""
+    case = Case(tmp_path)
+    rollout_id = case.start().state.id
+    assert case.run(rollout_id).phase is Phase.COMPLETED
+    written = len(case.platform.writes)
+    assert case.start().state.id == rollout_id
+    assert case.run(rollout_id).phase is Phase.COMPLETED
+    assert len(case.platform.writes) == written
+    case.text = case.text.replace("sim/vllm:2", "sim/vllm:3")
+    assert case.start().state.id != rollout_id
+
+
 @pytest.mark.parametrize("image", ["sim/vllm:slow", "sim/vllm:failing"])
 def test_a_bad_canary_is_rolled_back_to_the_snapshot(tmp_path: Path, image: str) -> None:
     """TTFT x 2, or 30 % errors: a FAIL, and everything is as it was found."""
