@@ -44,5 +44,11 @@ class LabCount:
             config.get_terminal_writer().line(f"lab: gpustack={described['version']} passed={passed} skipped={skipped}")
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """After the shuffle: whatever kills a part of the lab that others share waits until nobody uses it."""
+    items.sort(key=lambda item: item.get_closest_marker("alone") is not None)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(LabCount(), "lab-count")
