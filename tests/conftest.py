@@ -54,12 +54,17 @@ def release(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Take away what is not about the server that it would run on."""
+    """Take away what is not about the server that it would run on.
+
+    After the shuffle, so that whatever kills a part of the lab that others share waits until nobody uses it.
+    """
     out = [item for item in items if not _fits(item)]
     if out:
         config.hook.pytest_deselected(items=out)
         items[:] = [item for item in items if item not in out]
+    items.sort(key=lambda item: item.get_closest_marker("alone") is not None)
 
 
 def _fits(item: pytest.Item) -> bool:

@@ -60,8 +60,8 @@ def demo(bad: BadOption = Bad.TTFT, sabotage: SabotageOption = None, json: optio
     progress.end()
     if json:
         output.as_json(dataclasses.asdict(done))
-    figures = f"failed_requests={done.failed_requests} cut_streams={done.cut_streams}"
-    if not json:
+    else:
+        figures = f"failed_requests={done.failed_requests} cut_streams={done.cut_streams}"
         output.result(f"demo: completed={done.completed} rolled_back={done.rolled_back} {figures}")
     wanted = (2, 0) if bad is Bad.NONE else (1, 1)
     harmed = done.failed_requests > 0 or done.cut_streams > 0

@@ -13,6 +13,7 @@ from rollout.errors import ExitCode
 
 if TYPE_CHECKING:
     from rollout.cli.desk import Desk
+    from rollout.domain.state import RolloutState
     from rollout.report.goal import Goal
     from rollout.store import StoredRollout
 
@@ -46,14 +47,14 @@ def wait(
         output.as_json(view.model_dump(mode="json"))
     else:
         output.result(f"{view.phase.value}  {view.id}  {view.summary}")
-    over = _over(goal, stored) or goal.reached(stored.state)
-    return int(ended_with(goal, stored.state, output.progress) if over else ExitCode.WAIT_TIMEOUT)
+    return int(ended_with(goal, stored.state, output.progress) if _over(goal, stored.state) else ExitCode.WAIT_TIMEOUT)
 
 
-def _over(goal: Goal, stored: StoredRollout) -> bool:
+def _over(goal: Goal, state: RolloutState) -> bool:
+    """Nothing is left to wait for: it is there, it ended elsewhere, or only a person leads on."""
     from rollout.domain.state import Phase
 
-    return goal.missed(stored.state) or (stored.state.phase is Phase.HALTED and not goal.reached(stored.state))
+    return goal.reached(state) or state.terminal or state.phase is Phase.HALTED
 
 
 async def _look(desk: Desk, rollout_id: str, goal: Goal, limit: float | None) -> StoredRollout:
@@ -62,7 +63,7 @@ async def _look(desk: Desk, rollout_id: str, goal: Goal, limit: float | None) ->
     began, told = desk.clock.monotonic(), ""
     while True:
         stored = desk.store.load(rollout_id)
-        if goal.reached(stored.state) or _over(goal, stored):
+        if _over(goal, stored.state):
             return stored
         if limit is not None and desk.clock.monotonic() - began >= limit:
             return stored

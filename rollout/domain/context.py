@@ -73,6 +73,10 @@ class Ctx:
         """Seconds since `moment`; 0 when unknown."""
         return (self.now - moment).total_seconds() if moment else 0.0
 
+    def interrupted(self) -> dict[str, Json]:
+        """Facts to write when a side is back: the running window is dropped, and from now on the sides are uneven for a while."""
+        return {self.key("base"): None, self.key("uneven"): {"at": self.now.isoformat()}}
+
     def promoted(self) -> bool:
         """A person said `promote` while this very target was worked on."""
         said = self.state.fact("said.promote")

@@ -56,9 +56,9 @@ def _answers(ctx: Ctx, probe_route: str, name: str, key: str, waited: float, wit
     seen = ctx.state.fact(f"{key}.answered")
     if seen and seen.get("ok", 0) == seen.get("n", -1):
         return None
-    if seen is not None:
-        return _silent(ctx, name, key, waited, within) or _ask(probe_route, name, key)
-    return _ask(probe_route, name, key)
+    silent = _silent(ctx, name, key, waited, within) if seen is not None else None
+    why = f"does {name} answer through its private route?"
+    return silent or act("probe", why, f"{key}.answered", model=probe_route, n=READY_PROBES)
 
 
 def _silent(ctx: Ctx, name: str, key: str, waited: float, within: float) -> Decision | None:
@@ -72,10 +72,6 @@ def _silent(ctx: Ctx, name: str, key: str, waited: float, within: float) -> Deci
     left = pause(ctx, asked, silent)
     deadline = ctx.now + timedelta(seconds=within - waited)
     return ctx.wait(f"{name} runs but does not answer yet: {errors}", left, deadline=deadline) if left > 0 else None
-
-
-def _ask(probe_route: str, name: str, key: str) -> Decision:
-    return act("probe", f"does {name} answer through its private route?", f"{key}.answered", model=probe_route, n=READY_PROBES)
 
 
 def private_route(ctx: Ctx, probe_route: str, name: str, why: str, fact: str | None = None) -> Decision:

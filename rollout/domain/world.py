@@ -111,6 +111,10 @@ class DeploymentView:
     def __post_init__(self) -> None:
         object.__setattr__(self, "spec", Live(self.spec))
 
+    def routes_beside(self, *ours: str) -> list[str]:
+        """Names of the routes that send here, without ours."""
+        return sorted(set(self.routes) - set(ours))
+
     @property
     def ready(self) -> bool:
         """Every wanted replica is running. Ready is not warm, and not yet proven by a probe."""

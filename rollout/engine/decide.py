@@ -107,8 +107,7 @@ def _lost(ctx: Ctx) -> Decision | None:
         return act("probe", f"{pair.stable} is active again: does it answer?", "halt.probe", model=pair.stable_probe, n=2)
     if seen.get("ok", 0) < 1:
         return Halt("stable_lost", f"{pair.stable} is active but does not answer: {seen.get('errors')}")
-    uneven = {ctx.key("base"): None, ctx.key("uneven"): {"at": ctx.now.isoformat()}}
-    return Record({"halted": None, "halt.probe": None, "halt.silent": None, **uneven}, f"{pair.stable} serves again")
+    return Record({"halted": None, "halt.probe": None, "halt.silent": None, **ctx.interrupted()}, f"{pair.stable} serves again")
 
 
 def _unmarked(ctx: Ctx) -> Decision | None:

@@ -83,7 +83,7 @@ class Service:
                 return held
             msg = f"route {route} is taken by rollout {held.state.id} ({held.state.name}, {held.state.phase})"
             raise RouteTaken(msg, hint=f"`rollout status {held.state.id}` shows it; end it before another plan begins.")
-        last = next((row for row in self.store.list(route=route) if row.state.server == server), None)
+        last = self.store.latest_on(server, route)
         if last is not None and last.state.phase is Phase.COMPLETED and last.state.plan_digest == loaded.digest:
             return last
         wish = more.get("adopt")

@@ -258,8 +258,8 @@ class Engine:
             events.insert(0, self._event("fact", decision.why, facts=decision.facts))
         before = (state.hold.reason, state.hold.detail) if state.hold else None
         if hold is not None and before != (hold["reason"], hold["detail"]):
-            same = state.hold is not None and state.hold.reason == hold["reason"] and phase is state.phase
-            since = state.hold.since if same and state.hold is not None else now  # other words, the same hold
+            known = state.hold if state.hold is not None and phase is state.phase else None
+            since = known.since if known is not None and known.reason == hold["reason"] else now  # other words, the same hold
             events.append(self._event("hold", hold["detail"], hold={**hold, "since": since.isoformat()}))
         elif hold is None and state.hold is not None and phase is state.phase and not isinstance(decision, Record):
             events.append(self._event("hold", "hold over", hold=None))

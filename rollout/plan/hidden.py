@@ -37,20 +37,19 @@ def keepable(value: Json, name: str = "", said: Mapping[str, Json] | None = None
     Secrets are `***`, whatever holds them: a flag, a command line, JSON inside a text, a header, a URL. Of an environment only what
     is known to be harmless is kept, and what the plan itself says (`said`: names and values of its `env`).
     """
-    told = said or {}
-    return Veil(lambda key, secret, _path, sure: secret if not sure and told.get(key) == secret else HIDDEN).value(value, name)
+    return Veil(lambda key, secret, _path, sure: secret if _told(said, key, secret, sure=sure) else HIDDEN).value(value, name)
 
 
 def keepable_pair(name: str, before: Json, after: Json, said: Mapping[str, Json] | None = None) -> tuple[Json, Json]:
     """Two values of one field, as `keepable`; what is hidden in both and differs is `*** (changed)` on the right."""
-    told, held = said or {}, set[tuple[str, str]]()
+    held = set[tuple[str, str]]()
 
     def left(key: str, secret: str, _path: Path, sure: bool) -> str:
         held.add((key, secret))
-        return secret if not sure and told.get(key) == secret else HIDDEN
+        return secret if _told(said, key, secret, sure=sure) else HIDDEN
 
     def right(key: str, secret: str, _path: Path, sure: bool) -> str:
-        if not sure and told.get(key) == secret:
+        if _told(said, key, secret, sure=sure):
             return secret
         return HIDDEN if (key, secret) in held else CHANGED
 
@@ -58,6 +57,11 @@ def keepable_pair(name: str, before: Json, after: Json, said: Mapping[str, Json]
     if shown[0] == shown[1] and before != after:  # the same secrets in other places
         return shown[0], Veil(lambda *_: CHANGED).value(after, name)
     return shown
+
+
+def _told(said: Mapping[str, Json] | None, name: str, value: str, *, sure: bool) -> bool:
+    """The plan itself says this very value, and nothing but its being unknown speaks against it."""
+    return not sure and said is not None and said.get(name) == value
 
 
 def keepable_text(text: str) -> str:

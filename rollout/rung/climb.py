@@ -107,8 +107,8 @@ def _away(ctx: Ctx) -> Decision | None:
     pair, key = ctx.pair, ctx.key("away")
     inside = ctx.world.route is not None and ctx.world.route.target_of(pair.canary) is not None
     if not inside or serving(ctx.world, pair.canary):
-        again = {key: None, ctx.key("uneven"): {"at": ctx.now.isoformat()}}
-        return Record(again, f"{pair.canary} serves again") if ctx.state.fact(key) else _unknown(ctx)
+        again = f"{pair.canary} serves again"
+        return Record({key: None, **ctx.interrupted()}, again) if ctx.state.fact(key) else _unknown(ctx)
     if ctx.state.fact(key) is None:
         return Record({key: {"at": ctx.now.isoformat()}, ctx.key("base"): None}, f"{pair.canary} does not serve; its share goes to stable")
     if ctx.since(ctx.at(key)) > CANARY_GRACE:

@@ -173,15 +173,14 @@ def _resumed(ctx: Ctx, rung: Rung, seen: Mapping[str, Json]) -> Record:
     """Watching was interrupted: that time is no exposure, and what the sides carry from then is not compared."""
     now, until = ctx.now, datetime.fromisoformat(seen.get("until", seen["began"]))
     moved = {**seen, "began": (datetime.fromisoformat(seen["began"]) + (now - until)).isoformat(), "until": now.isoformat()}
-    facts = {ctx.key("base"): windows.base(ctx, rung), ctx.key("seen"): moved, ctx.key("uneven"): {"at": now.isoformat()}}
+    facts = {**ctx.interrupted(), ctx.key("base"): windows.base(ctx, rung), ctx.key("seen"): moved}
     return Record(facts, "watching was interrupted; a new window begins")
 
 
 def _uneven(ctx: Ctx, fact: Mapping[str, Json]) -> bool:
     """One side still carries what it got while the other was away: a comparison would blame it for that load."""
     began = ctx.at(ctx.key("uneven"))
-    longest = JudgeConfig.from_json(fact["config"]).max_request_seconds or UNKNOWN_LONGEST
-    return began is not None and ctx.since(began) < longest
+    return began is not None and ctx.since(began) < (JudgeConfig.from_json(fact["config"]).max_request_seconds or UNKNOWN_LONGEST)
 
 
 def _used(fact: Mapping[str, Json], window: Window) -> dict[str, Json]:

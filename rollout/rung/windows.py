@@ -113,7 +113,7 @@ def _share(ctx: Ctx, before: Mapping[str, EngineSample]) -> tuple[int, int] | No
         return None
     for name in in_route(ctx):
         view = ctx.world.deployments.get(name)
-        if view is None or set(view.routes) - {ctx.receipts.route, *ctx.receipts.probe_names}:
+        if view is None or view.routes_beside(ctx.receipts.route, *ctx.receipts.probe_names):
             return None  # it also serves another route: its requests do not say who was asked here
         now, then = started(ctx.world.samples.get(name)), started(before.get(name))
         if now is None or then is None or now < then:

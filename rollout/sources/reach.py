@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from rollout.clients.errors import HttpRefused
@@ -14,10 +14,10 @@ PATH = "/v1/models"
 
 
 class Reach:
-    """The `Measurer` for probe_key. Closes its connections with `aclose`."""
+    """The `Measurer` for probe_key. It asks once a rollout, so it connects when it asks, and nobody else pays for that."""
 
-    def __init__(self, http: Http) -> None:
-        self._http = http
+    def __init__(self, connect: Callable[[], Http]) -> None:
+        self._connect = connect
 
     def knows(self, verb: str) -> bool:
         return verb == "probe_key"
@@ -31,15 +31,12 @@ class Reach:
         if not self.knows(verb):
             raise UsageError(f"No measurement is called `{verb}`.")
         try:
-            answer = await self._http.get(PATH)
+            async with self._connect() as http:
+                answer = await http.get(PATH)
         except HttpRefused as error:
             return {"status": error.call.status, "listed": None, "error": f"{error.message} {error.why}".strip()}
         names = _names(answer)
         return {"status": 200, "listed": None if names is None else args["model"] in names, "error": ""}
-
-    async def aclose(self) -> None:
-        """Closes all connections."""
-        await self._http.aclose()
 
 
 def _names(answer: Json) -> set[str] | None:

@@ -30,8 +30,8 @@ class Sources:
         self._clients = [TimedClient(clock), TimedClient(clock)]
         chat = Chat(self._clients[0], inference_url, key)
         self.engine = EngineMetrics(self._clients[1], clock)
-        self._reach = Reach(Http(inference_url, key, retry=Retry(clock)))
-        self._measurers: tuple[Measurer, ...] = (Prober(chat, clock), Stager(chat, clock, memory), self._reach)
+        reach = Reach(lambda: Http(inference_url, key, retry=Retry(clock)))
+        self._measurers: tuple[Measurer, ...] = (Prober(chat, clock), Stager(chat, clock, memory), reach)
 
     async def __aenter__(self) -> Self:
         return self
@@ -43,7 +43,6 @@ class Sources:
         """Closes all connections."""
         for client in self._clients:
             await client.aclose()
-        await self._reach.aclose()
 
     def knows(self, verb: str) -> bool:
         return any(measurer.knows(verb) for measurer in self._measurers)

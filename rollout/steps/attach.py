@@ -71,7 +71,7 @@ def _dark(ctx: Ctx, pair: Pair) -> Decision:
 def _foreign(ctx: Ctx, pair: Pair) -> list[str]:
     """Routes that send to the canary and are not ours."""
     view = ctx.world.deployments.get(pair.canary)
-    return sorted(set(view.routes) - {pair.canary_probe}) if view else []
+    return view.routes_beside(pair.canary_probe) if view else []
 
 
 def undo(ctx: Ctx) -> Decision | None:

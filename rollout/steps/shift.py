@@ -76,7 +76,7 @@ def _absent(ctx: Ctx, pair: Pair) -> Decision | None:
 
 def _drain(ctx: Ctx) -> Decision | None:
     plan, view = ctx.the_plan.drain, ctx.world.deployments.get(ctx.pair.stable)
-    others = sorted(set(view.routes) - set(ctx.receipts.probe_names)) if view else []
+    others = view.routes_beside(*ctx.receipts.probe_names) if view else []
     if others:  # it serves on and is not removed, so nothing has to be waited for
         return None
     return wait_empty(ctx, ctx.pair.stable, ctx.key("drain"), plan.quiet, plan.deadline, plan.on_timeout)

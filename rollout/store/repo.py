@@ -96,6 +96,12 @@ class Store:
             row = rollouts.active_on(session, server, route)
             return None if row is None else rollouts.stored(row)
 
+    def latest_on(self, server: str, route: str) -> StoredRollout | None:
+        """The one that was begun last on the route, under way or ended."""
+        with self._read() as session:
+            row = rollouts.latest_on(session, server, route)
+            return None if row is None else rollouts.stored(row)
+
     def claim(self, rollout_id: str, owner: Owner, ttl: float, *, force: bool = False) -> int:
         """The new fence, one more than before; the lease lasts `ttl` seconds.
 

@@ -101,6 +101,12 @@ def active_on(session: Session, server: str, route: str) -> RolloutTable | None:
     return session.exec(held).one_or_none()
 
 
+def latest_on(session: Session, server: str, route: str) -> RolloutTable | None:
+    """The one that was begun last on the route, under way or ended."""
+    there = select(RolloutTable).where(RolloutTable.server == server, RolloutTable.route == route)
+    return session.exec(there.order_by(col(RolloutTable.created).desc(), col(RolloutTable.id)).limit(1)).one_or_none()
+
+
 def route_taken(row: RolloutTable) -> RouteTaken:
     """Names the holder."""
     return RouteTaken(

@@ -165,6 +165,7 @@ def test_knobs_come_from_the_deployment_and_from_the_control_endpoint(real: Real
     assert real.ask(stream=True).status_code == 500
 
 
+@pytest.mark.alone
 def test_a_restarted_worker_serves_the_same_instance_with_its_new_facts(real: Real) -> None:
     model = real.deploy("staging")
     real.route(model)
@@ -178,6 +179,7 @@ def test_a_restarted_worker_serves_the_same_instance_with_its_new_facts(real: Re
     until(lambda: "581.0" in real.api.get("/v2/workers", params={"search": "staging"}).text)
 
 
+@pytest.mark.alone
 def test_a_killed_server_comes_back_with_its_routes(real: Real) -> None:
     model = real.deploy("spark-01")
     route = real.route(model)

@@ -104,6 +104,8 @@ def test_an_end_frees_the_route(store, make, phase) -> None:
     fence = store.claim(state.id, make.owner(), 30)
     store.append(state.id, fence, [make.event()], ended(state, phase))
     assert store.active_on(state.server, state.route) is None
+    assert store.latest_on(state.server, state.route).state.id == state.id
+    assert store.latest_on("http://another.example", state.route) is None
     make.stored(store, "r-2222")
     assert store.active_on(state.server, state.route).state.id == "r-2222"
 

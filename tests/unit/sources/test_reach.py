@@ -15,7 +15,7 @@ LIST = {"object": "list", "data": [{"id": "chat", "object": "model"}, {"id": "em
 
 
 def seen(status: int, body: object, route: str = "chat") -> dict[str, Any]:
-    reach = Reach(http_to(lambda _: httpx.Response(status, json=body)))
+    reach = Reach(lambda: http_to(lambda _: httpx.Response(status, json=body)))
     return run(reach.perform("probe_key", {"model": route}))
 
 
@@ -40,6 +40,6 @@ def test_another_form_of_list_says_nothing(body: object) -> None:
 def test_no_answer_and_no_json_are_errors() -> None:
     with pytest.raises(Unreachable):
         seen(503, {})
-    page = Reach(http_to(lambda _: httpx.Response(200, text="<html>Sign in</html>")))
+    page = Reach(lambda: http_to(lambda _: httpx.Response(200, text="<html>Sign in</html>")))
     with pytest.raises(BadAnswer):
         run(page.perform("probe_key", {"model": "chat"}))
