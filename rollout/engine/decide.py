@@ -40,6 +40,7 @@ def decide(ctx: Ctx) -> Decision:
     return (
         _lost(ctx)
         or watch(ctx)
+        or _canary_back(ctx)
         or _unmarked(ctx)
         or _drifted(ctx)
         or _refused(ctx)
@@ -98,7 +99,7 @@ def _lost(ctx: Ctx) -> Decision | None:
     lost = health.stable_lost(pair, ctx.world)
     if lost:
         return Halt("stable_lost", lost)
-    if ctx.state.fact("halted") is None:
+    if _halted(ctx) != "stable_lost":
         return None
     seen = ctx.state.fact("halt.probe")
     if seen is not None and seen.get("ok", 0) < 1 and ctx.at("halt.silent") is None:
@@ -108,6 +109,18 @@ def _lost(ctx: Ctx) -> Decision | None:
     if seen.get("ok", 0) < 1:
         return Halt("stable_lost", f"{pair.stable} is active but does not answer: {seen.get('errors')}")
     return Record({"halted": None, "halt.probe": None, "halt.silent": None, **ctx.interrupted()}, f"{pair.stable} serves again")
+
+
+def _canary_back(ctx: Ctx) -> Decision | None:
+    """The halt of a side that was handed over ends when its canary serves: `watch` has just looked, and had nothing to say."""
+    if _halted(ctx) != "canary_lost":
+        return None
+    return Record({"halted": None, **ctx.interrupted()}, "the side that was handed over serves again")
+
+
+def _halted(ctx: Ctx) -> str | None:
+    halted = ctx.state.fact("halted")
+    return str(halted["reason"]) if halted else None
 
 
 def _unmarked(ctx: Ctx) -> Decision | None:

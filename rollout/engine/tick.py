@@ -245,7 +245,7 @@ class Engine:
         """Enter the phase that the decision implies, and keep the reason of a hold or halt."""
         now, events = self.clock.now(), []
         halted = state.fact("halted")
-        if isinstance(decision, Halt) and halted is None:
+        if isinstance(decision, Halt) and (halted is None or halted["reason"] != decision.reason):
             fact = {"halted": {"reason": decision.reason, "detail": decision.detail, "at": now.isoformat()}, "halt.probe": None}
             events.append(self._event("fact", f"halted: {decision.detail}", facts=fact))
         elif halted is not None and state.undo is not None and not isinstance(decision, Halt):

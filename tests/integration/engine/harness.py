@@ -35,8 +35,16 @@ cleanup: {approval: none}
 """
 
 
+PATIENCE = timedelta(days=8)
+"""No rollout of these tests lasts longer in its own time."""
+
+
 class CrashError(BaseException):
     """The process dies here."""
+
+
+class StuckError(BaseException):
+    """It goes round for ever; nothing of the product may catch this."""
 
 
 class SteppingClock:
@@ -44,6 +52,10 @@ class SteppingClock:
 
     def __init__(self) -> None:
         self.time = datetime(2026, 11, 1, tzinfo=UTC)
+        self.curfew = datetime.max.replace(tzinfo=UTC)
+        """whoever sleeps past it has hung"""
+        self.naps = 0
+        """how often somebody may still sleep"""
         self.jump = timedelta()
         """by how much the wall clock is wrong"""
 
@@ -57,8 +69,15 @@ class SteppingClock:
     def monotonic(self) -> float:
         return self.time.timestamp()
 
+    def allow(self, time: timedelta, naps: int) -> None:
+        """From here on: this much time and this many sleeps, then `StuckError`."""
+        self.curfew, self.naps = self.time + time, naps
+
     async def sleep(self, seconds: float) -> None:
         self.time += timedelta(seconds=seconds)
+        self.naps -= 1
+        if self.time > self.curfew or self.naps == 0:
+            raise StuckError(f"asleep until {self.time}, {self.naps} sleeps left")
         await asyncio.sleep(0)
 
 
@@ -70,6 +89,8 @@ class Case:
     text: str = PLAN
     clock: SteppingClock = field(default_factory=SteppingClock)
     events: list[tuple[Event, RolloutState]] = field(default_factory=list)
+    naps: int = 100_000
+    """how often the engine may sleep in one run"""
 
     def __post_init__(self) -> None:
         self.platform = MemoryPlatform(
@@ -110,13 +131,23 @@ class Case:
         checkpoint: Callable[[str], None] | None = None,
         limit: int = 20000,
     ) -> RolloutState:
-        """Run to the end; a bound on the number of events keeps a livelock from hanging the test."""
+        """Run to the end; bounds on events, time and sleeps keep a livelock from hanging the test."""
 
         def on_event(event: Event, state: RolloutState) -> None:
             self.events.append((event, state))
             assert len(self.events) < limit, [e.text for e, _ in self.events[-12:]]
 
-        return asyncio.run(self.service(checkpoint).run(rollout_id, until=until, on_event=on_event))
+        self.clock.allow(PATIENCE, self.naps)
+        try:
+            return asyncio.run(self.service(checkpoint).run(rollout_id, until=until, on_event=on_event))
+        except StuckError as error:
+            raise AssertionError(self.told(rollout_id)) from error
+
+    def told(self, rollout_id: str) -> str:
+        """Where a rollout is and how it came there, for whoever reads a failure."""
+        state = self.store.load(rollout_id).state
+        at = f"{state.phase} in {state.step}, holding {state.hold}, waiting {state.waiting}"
+        return "\n".join([at, *(event.text for event, _ in self.events[-20:])])
 
     def shape(self) -> dict[str, Any]:
         """Routes, weights, meta and deployments: what a rollback must restore."""

@@ -8,6 +8,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from rollout.domain.state import Phase, StepName
 from rollout.errors import Refused
 from tests.integration.engine.harness import PLAN, Case, holding, reached
@@ -136,3 +138,20 @@ def test_a_rollback_names_the_foreign_route_that_keeps_the_canary(tmp_path: Path
     del case.platform.routes["foreign"]
     assert case.run(rollout_id).phase is Phase.ROLLED_BACK
     assert case.shape() == case.before
+
+
+@pytest.mark.parametrize("step", [StepName.SHIFT, StepName.CLEANUP])
+def test_a_halt_with_both_sides_down_ends_when_the_canary_serves_again(tmp_path: Path, step: StepName) -> None:
+    """The canary carries the route alone by then: stable, drained and out of it, is not what anybody waits for."""
+    case = Case(tmp_path, PLAN.replace("drain: {quiet: 10s}", "drain: {quiet: 60s}"))
+    rollout_id = case.start().state.id
+    case.run(rollout_id, until=lambda s: s.step is step and s.fact("0.handed") is not None)
+    canary = next(d for n, d in case.platform.deployments.items() if n.startswith("chat-a-r"))
+    case.platform.deployments["chat-a"].healthy = canary.healthy = False
+    halted = case.run(rollout_id, until=lambda s: s.phase is Phase.HALTED)
+    assert halted.fact("halted")["reason"] == "canary_lost"
+    canary.healthy = True
+    state = case.run(rollout_id, until=lambda s: s.fact("halted") is None)
+    assert state.phase is (Phase.PROMOTED if step is StepName.CLEANUP else Phase.RUNNING)
+    case.platform.deployments["chat-a"].healthy = True
+    assert case.run(rollout_id).phase is Phase.COMPLETED
