@@ -132,17 +132,18 @@ WORKER = {
 
 
 def site(**changed: Answer) -> dict[str, Answer]:
-    """Sound answers to everything that `rollout plan` asks; by name: version, models, instances, routes, targets, workers, keys."""
+    """Sound answers to everything that `rollout plan` asks; by name: version, models, instances, routes, route, targets, ..."""
     answers: dict[str, Answer] = {
         "version": http('{"version": "v2.3.0", "git_commit": "63a03ba"}'),
         "models": page(MODEL),
         "instances": page(INSTANCE),
         "routes": page(ROUTE),
+        "route": http(json.dumps(ROUTE)),
         "targets": page(TARGET),
         "workers": page(WORKER),
         "keys": page(),
     }
     answers.update(changed)
     paths = {"version": "/version", "models": "/v2/models", "instances": "/v2/model-instances", "routes": "/v2/model-routes"}
-    paths |= {"targets": "/v2/model-route-targets", "workers": "/v2/workers", "keys": "/v2/api-keys"}
+    paths |= {"route": "/v2/model-routes/", "targets": "/v2/model-route-targets", "workers": "/v2/workers", "keys": "/v2/api-keys"}
     return {paths[name]: answer for name, answer in answers.items()}
