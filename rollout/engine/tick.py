@@ -287,12 +287,16 @@ def _journaled(event: Event) -> Event:
 
 
 def scope_of(state: RolloutState) -> Scope:
-    """What this tick must see. Before the receipts exist: the plan's names, kept in the state since its creation."""
+    """What this tick must see. Before the receipts exist: the plan's names, kept in the state since its creation.
+
+    On the way back the engines are asked only for a drain that began: until then their pages would hold up the first write.
+    """
     receipts = receipts_of(state)
     if receipts is None:
         names = tuple(state.fact("names") or ())
         return Scope(state.route, names, (), names)
-    return Scope(receipts.route, receipts.names, receipts.probe_names, receipts.names)
+    sampled = receipts.names if state.undo is None else tuple(n for n in receipts.names if state.fact(f"undo.{n}.drain"))
+    return Scope(receipts.route, receipts.names, receipts.probe_names, sampled)
 
 
 def base_phase(state: RolloutState) -> Phase:
