@@ -300,7 +300,10 @@ def _journaled(event: Event) -> Event:
 
 
 def scope_of(state: RolloutState) -> Scope:
-    """What this tick must see. Before the receipts exist: the plan's names, kept in the state since its creation."""
+    """What this tick must see. Before the receipts exist: the plan's names, kept in the state since its creation.
+
+    On the way back the engines are asked only for a drain that began: until then their pages would hold up the first write.
+    """
     receipts = receipts_of(state)
     if receipts is None:
         names = tuple(state.fact("names") or ())
@@ -308,7 +311,8 @@ def scope_of(state: RolloutState) -> Scope:
         private = tuple(state.fact("probe_names") or ())
         return Scope(state.route, names, private, names, survey=fresh, front=fresh)
     files, front = state.step is StepName.CLEANUP, state.step is StepName.DECLARE
-    return Scope(receipts.route, receipts.names, receipts.probe_names, receipts.names, files=files, front=front)
+    sampled = receipts.names if state.undo is None else tuple(n for n in receipts.names if state.fact(f"undo.{n}.drain"))
+    return Scope(receipts.route, receipts.names, receipts.probe_names, sampled, files=files, front=front)
 
 
 def base_phase(state: RolloutState) -> Phase:

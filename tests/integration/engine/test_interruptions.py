@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from rollout.domain.state import Phase, StepName
+from rollout.domain.world import Scope, World
 from rollout.errors import Refused
 from tests.integration.engine.harness import PLAN, Case, holding, reached
 
@@ -155,3 +156,26 @@ def test_a_halt_with_both_sides_down_ends_when_the_canary_serves_again(tmp_path:
     assert state.phase is (Phase.PROMOTED if step is StepName.CLEANUP else Phase.RUNNING)
     case.platform.deployments["chat-a"].healthy = True
     assert case.run(rollout_id).phase is Phase.COMPLETED
+
+
+def test_the_way_back_reads_engines_only_for_a_drain(tmp_path: Path) -> None:
+    """Their pages would hold up the first write; whoever drains gets them."""
+    case = Case(tmp_path)
+    rollout_id = case.start().state.id
+    case.run(rollout_id, until=lambda s: s.fact("0.seen") is not None)
+    asked: list[tuple[bool, tuple[str, ...]]] = []
+    real = case.platform.observe
+
+    async def observe(scope: Scope) -> World:
+        world = await real(scope)
+        canary = any(t.deployment != "chat-a" for t in world.route.targets) if world.route else False
+        asked.append((canary, scope.sample))
+        return world
+
+    case.platform.observe = observe  # type: ignore[method-assign]
+    case.service().say(rollout_id, "rollback", "tester", "go back")
+    state = case.run(rollout_id)
+    canary = state.fact("receipts")["pairs"][0]["canary"]
+    assert {sample for inside, sample in asked if inside} == {()}
+    assert (False, (canary,)) in asked
+    assert state.phase is Phase.ROLLED_BACK
