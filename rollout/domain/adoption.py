@@ -17,7 +17,7 @@ from rollout.domain.receipts import Pair, Receipts, TargetReceipt, adapter_of
 from rollout.domain.shapes import conversion
 from rollout.domain.state import StepName
 from rollout.domain.weights import ABSOLUTE_TOLERANCE, RELATIVE_TOLERANCE, Rung, expressible, nearest, pair_share
-from rollout.domain.world import TargetView, World, named
+from rollout.domain.world import DeploymentView, TargetView, World, named
 from rollout.plan.hidden import keepable
 from rollout.plan.model import Plan
 
@@ -95,7 +95,7 @@ def beside(world: World, canary: str) -> World:
 
 
 def as_found(world: World, receipts: Receipts) -> World:
-    """The world with the route's targets as the receipts have them, with the weights that a conversion gave."""
+    """The world with the route's targets as the receipts have them, with the weights that a conversion gave, and nothing parked."""
     if world.route is None:
         return world
     targets = tuple(
@@ -104,7 +104,14 @@ def as_found(world: World, receipts: Receipts) -> World:
         )
         for t in receipts.targets
     )
-    return replace(world, route=replace(world.route, targets=targets))
+    awake = {p.stable: _awake(view, p.replicas) for p in receipts.pairs if (view := world.deployments.get(p.stable)) is not None}
+    return replace(world, route=replace(world.route, targets=targets), deployments={**world.deployments, **awake})
+
+
+def _awake(view: DeploymentView, replicas: int | None) -> DeploymentView:
+    if view.replicas or replicas is None:
+        return view
+    return replace(view, replicas=replicas, spec={**view.spec, "replicas": replicas})
 
 
 def adopted(pair: Pair, target: TargetView, *, keep: bool) -> Pair:

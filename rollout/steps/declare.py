@@ -129,7 +129,7 @@ def _adopted(ctx: Ctx, wish: dict[str, Json]) -> dict[str, Json]:
 def _fixed(ctx: Ctx, world: World, receipts: Receipts) -> dict[str, Json]:
     plan = ctx.the_plan
     (mode, rate), shares = mode_of(plan, world), shares_of(plan, weighted(plan, world))
-    specs, diff = _specs(ctx, receipts)
+    specs, diff = _specs(ctx, world, receipts)
     return {
         "receipts": receipts.model_dump(mode="json"),
         "specs": specs,
@@ -143,9 +143,9 @@ def _fixed(ctx: Ctx, world: World, receipts: Receipts) -> dict[str, Json]:
     }
 
 
-def _specs(ctx: Ctx, receipts: Receipts) -> tuple[dict[str, Json], dict[str, Json]]:
+def _specs(ctx: Ctx, world: World, receipts: Receipts) -> tuple[dict[str, Json], dict[str, Json]]:
     """How each new deployment is derived, never the spec itself: an environment may hold secrets, and those are never stored."""
-    plan, world = ctx.the_plan, ctx.world
+    plan = ctx.the_plan
     change = {"unit": plan.change.unit.value, "to": plan.change.to}
     specs: dict[str, Json] = {}
     diff: dict[str, Json] = {}

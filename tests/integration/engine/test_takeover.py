@@ -222,3 +222,34 @@ def test_killed_at_every_point_it_ends_the_same(tmp_path: Path, plan: bool) -> N
     assert state.phase is (Phase.COMPLETED if plan else Phase.HOLDING)
     marks = [verb for verb, args in case.platform.writes if verb == "mark_route" and args.get("takeover")]
     assert len(marks) == 1
+
+
+PARKED = QUICK.replace("{duration: 1m}", "{duration: 1h, keep: parked, warm: 10m, approval: none}")
+
+
+def parked(folder: Path) -> tuple[Case, str]:
+    """Its owner left when stable had been scaled to nothing."""
+    return left(folder, lambda s: s.fact("parked.chat-a") is not None, PARKED)
+
+
+def test_a_parked_stable_is_loaded_by_whoever_took_the_route(tmp_path: Path) -> None:
+    """Its replicas are among what the marker knows: the way back begins with them."""
+    case, _ = parked(tmp_path)
+    assert case.platform.deployments["chat-a"].spec["replicas"] == 0
+    other = Other(case)
+    taken = other.take()
+    other.run(taken, until=held)
+    other.service().say(taken, "rollback", "eve", "back")
+    written = len(case.platform.writes)
+    assert other.run(taken).phase is Phase.ROLLED_BACK
+    moves = [verb for verb, _ in case.platform.writes[written:] if verb in ("scale", "join", "leave")]
+    assert moves == ["scale", "join", "leave"]
+    assert case.shape() == case.before
+
+
+def test_a_parked_rollout_completes_under_another_owner_with_its_plan(tmp_path: Path) -> None:
+    case, former = parked(tmp_path)
+    other = Other(case)
+    state = other.run(other.take(case.loaded()))
+    assert state.phase is Phase.COMPLETED, (state.phase, state.hold)
+    assert set(case.platform.deployments) == canaries(case, former)
