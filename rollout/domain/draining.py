@@ -15,6 +15,11 @@ PROXY_LIMIT = 1800.0
 """seconds after which GPUStack's proxy ends any request (GPUSTACK_PROXY_TIMEOUT_SECONDS)"""
 
 
+def undo_key(name: str) -> str:
+    """The fact of a side's drain on the way back; whoever decides what a tick must see looks for it."""
+    return f"undo.{name}.drain"
+
+
 def wait_empty(ctx: Ctx, name: str, key: str, quiet: float, deadline: float, on_timeout: str) -> Decision | None:
     """The next thing until `name` has no request in flight; None when it is empty (the fact `key` says how long it took)."""
     fact: dict[str, Json] = dict(ctx.state.fact(key) or {})

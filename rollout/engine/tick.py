@@ -15,6 +15,7 @@ from typing import Any
 from rollout.clock import Clock
 from rollout.domain.context import Ctx
 from rollout.domain.decision import Act, Advance, Decision, Finish, Halt, HoldOn, Record, TakeBack, Wait
+from rollout.domain.draining import undo_key
 from rollout.domain.effects import LINGERING, Effect, satisfied
 from rollout.domain.health import expected_after
 from rollout.domain.ports import Backend, Measurer
@@ -311,7 +312,7 @@ def scope_of(state: RolloutState) -> Scope:
         private = tuple(state.fact("probe_names") or ())
         return Scope(state.route, names, private, names, survey=fresh, front=fresh)
     files, front = state.step is StepName.CLEANUP, state.step is StepName.DECLARE
-    sampled = receipts.names if state.undo is None else tuple(n for n in receipts.names if state.fact(f"undo.{n}.drain"))
+    sampled = receipts.names if state.undo is None else tuple(n for n in receipts.names if state.fact(undo_key(n)))
     return Scope(receipts.route, receipts.names, receipts.probe_names, sampled, files=files, front=front)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rollout.domain.context import Ctx, act
 from rollout.domain.decision import Advance, Decision, HoldOn, TakeBack
-from rollout.domain.draining import wait_empty
+from rollout.domain.draining import undo_key, wait_empty
 from rollout.domain.health import siblings_lost
 from rollout.domain.receipts import Pair, receipts_of
 from rollout.domain.serve import bring_up, private_route, route_active, take_down, warm_up
@@ -87,7 +87,7 @@ def undo(ctx: Ctx) -> Decision | None:
             detail = f"{pair.canary} stays for now: {', '.join(foreign)} sends to it; take it out of there, and this goes on"
             return HoldOn("in_use", detail, verbs=("run",))
         if pair.canary in ctx.world.deployments and not pair.keep:
-            empty = wait_empty(ctx, pair.canary, f"undo.{pair.canary}.drain", receipts.quiet, receipts.drain_deadline, "hold")
+            empty = wait_empty(ctx, pair.canary, undo_key(pair.canary), receipts.quiet, receipts.drain_deadline, "hold")
             if empty is not None:
                 return empty
         down = None if pair.keep else take_down(ctx, pair.canary, pair.canary_probe)

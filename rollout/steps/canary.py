@@ -82,11 +82,12 @@ def _weights(ctx: Ctx, receipts: Receipts) -> Decision | None:
     for pair in receipts.pairs if not receipts.converted else ():
         mine = [t for t in route.targets if t.deployment == pair.stable] if route else []
         alone = route is not None and len(mine) == len(route.targets)
-        if mine and not alone and (len(mine) > 1 or mine[0].weight != pair.weight):
+        if not mine or (len(mine) == 1 and mine[0].weight == pair.weight):
+            continue
+        if not alone:
             now = ", ".join(str(t.weight) for t in mine)
             detail = f"{pair.stable} has weight {now} and was found with {pair.weight}: somebody else changed it"
             return HoldOn("drift", f"{detail}; set it by hand, and this goes on")
-        if mine and (len(mine) > 1 or mine[0].weight != pair.weight):
-            why = f"{pair.stable} gets its weight {pair.weight} back"
-            return act("twin", why, None, route=receipts.route, deployment=pair.stable, weight=pair.weight)
+        why = f"{pair.stable} gets its weight {pair.weight} back"
+        return act("twin", why, None, route=receipts.route, deployment=pair.stable, weight=pair.weight)
     return None
