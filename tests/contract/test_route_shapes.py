@@ -140,7 +140,8 @@ def uniform(bench: Bench, pair: Pair) -> Found:
     return Found(route, pair.names[0], weights={pair.names[0]: 100, other["name"]: 100})
 
 
-SHAPES: list[Make] = [foreign, fallback, adapter, provider, many, limited, dressed, made_by_a_deployment, scored, uniform]
+SHAPES: list[Make] = [foreign, fallback, adapter, provider, many, limited, dressed, made_by_a_deployment, uniform]
+SINCE = {scored: pytest.mark.only(since="2.3")}
 
 
 def worn(bench: Bench, found: Found, without: set[str]) -> Row:
@@ -164,7 +165,7 @@ def settled(bench: Bench, found: Found) -> None:
     bench.until_holds(look)
 
 
-@pytest.mark.parametrize("make", SHAPES, ids=[make.__name__ for make in SHAPES])
+@pytest.mark.parametrize("make", [pytest.param(m, id=m.__name__, marks=SINCE.get(m, ())) for m in (*SHAPES, *SINCE)])
 def test_a_rollout_and_its_rollback_leave_everything_else_alone(bench: Bench, pair: Pair, make: Make) -> None:
     found, canary = make(bench, pair), pair.names[1]
     settled(bench, found)
@@ -223,11 +224,18 @@ def surveyed(bench: Bench, route: Row) -> RouteView:
     return view
 
 
+@pytest.mark.only(since="2.3")
 def test_several_replicas_bring_a_route_that_balances_by_policies(bench: Bench, pair: Pair) -> None:
     view = surveyed(bench, scored(bench, pair).route)
-    assert view.policies == (("least-load", "session-affinity") if bench.site.balances else ())
-    assert balance_of(view) in (Balance.SCORED, Balance.UNIFORM)  # the mode is told from the first write on; 2.2 has none
+    assert view.policies == ("least-load", "session-affinity")
+    assert balance_of(view) in (Balance.SCORED, Balance.UNIFORM)  # the mode is told from the first write on
     assert [t.weight for t in view.targets] == [0]
+
+
+@pytest.mark.only(before="2.3")
+def test_several_replicas_bring_a_route_with_a_weight(bench: Bench, pair: Pair) -> None:
+    view = surveyed(bench, made_by_a_deployment(bench, pair, replicas=2).route)
+    assert (view.policies, balance_of(view), [t.weight for t in view.targets]) == ((), Balance.WEIGHTED, [100])
 
 
 @pytest.mark.only(gateway=False)

@@ -110,8 +110,8 @@ class ModelApi:
         return self.view(model)
 
     def _own_route(self, model: Row) -> None:
-        """The route a deployment brings along: weight 100, or 0 with least-load and affinity when it has several replicas."""
-        many = int(model["replicas"]) > 1
+        """The route a deployment brings along: weight 100, or since 2.3 none, least-load and affinity when it has several replicas."""
+        many = int(model["replicas"]) > 1 and self.core.flavour.balances
         plugins = copy.deepcopy(BY_DEFAULT) if many else {}
         fields = {"categories": model["categories"], "created_model_id": model["id"], "_plugins": plugins, "targets": 1}
         route = self.route_api.new_route(model["name"], fields)
