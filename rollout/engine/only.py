@@ -38,6 +38,8 @@ def unfit(world: World, stable: Sequence[str]) -> str | None:
         view, target = world.deployments.get(name), world.route.target_of(name) if world.route else None
         if view is None:
             return f"{name} does not exist"
+        if not view.replicas:
+            return f"{name} has 0 replicas, so nothing of it runs: set its replicas in GPUStack, then say this again"
         if target is not None and not serving(world, name):
             return f"{name} does not serve: its target is {target.state}, {view.ready_replicas} of {view.replicas} replicas ready"
         if target is None and not view.ready:

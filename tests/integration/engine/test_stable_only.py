@@ -97,6 +97,15 @@ def silent(case: Case) -> None:
     case.platform._do_probe = probe  # type: ignore[method-assign]
 
 
+def test_a_parked_stable_is_told_apart_from_a_sick_one(tmp_path: Path) -> None:
+    case = Case(tmp_path)
+    rollout_id = case.start().state.id
+    case.run(rollout_id, until=reached(StepName.CLEANUP))
+    case.platform.deployments["chat-a"].spec["replicas"] = 0
+    with pytest.raises(StableLost, match="chat-a has 0 replicas, so nothing of it runs: set its replicas in GPUStack"):
+        only(case)
+
+
 @pytest.mark.parametrize("ill", [sick, silent])
 def test_a_stable_that_does_not_serve_ends_with_thirteen_and_nothing_is_written(tmp_path: Path, ill: Callable[[Case], None]) -> None:
     case = route_of(tmp_path)
