@@ -91,6 +91,7 @@ def _before(state: RolloutState, at: GPUStack) -> dict[str, Any] | None:
         "rollout": found["former"],
         "rest": state.fact("rest") or [],
         "put_back": put_back(at, state.route, found, kept),
+        "gap": not kept,
     }
 
 
@@ -101,7 +102,8 @@ def _tell(before: dict[str, Any] | None) -> None:
     for target in before["targets"]:
         extra = f"  {target['extra']}" if target["extra"] else ""
         output.result(f"  {target['deployment']}  weight {target['weight']}{extra}")
-    output.result(f"\nto put it back (bash; read it first):\n  {before['put_back']}")
+    gap = "; up to a second passes in which nobody serves the route" if before["gap"] else ""
+    output.result(f"\nto put it back (bash; read it first{gap}):\n  {before['put_back']}")
 
 
 def _code(state: RolloutState) -> int:

@@ -239,6 +239,22 @@ def test_stable_only_without_a_stable_that_serves_changes_nothing(real: Site, tm
         assert made.targets() == [(made.stable, 100)]
 
 
+@pytest.mark.parametrize("wrong", ["NOWHERE", "HOME"])
+def test_a_wrong_key_that_was_named_once_is_not_named_for_ever(sandbox: Site, tmp_path: Path, wrong: str) -> None:
+    """One that cannot be read, and one that the server refuses: the same command with the right one does it."""
+    with fresh(sandbox, tmp_path) as made:
+        by_hand(made, 10)
+        line = ["stable-only", made.route, "--stable", made.stable, *REASON]
+        mistaken = ["--server", sandbox.described["server_url"], "--management-key", f"env:{wrong}", "--inference-key", "env:IKEY"]
+        assert made.command(*line, *mistaken).returncode == REFUSED
+        assert len(made.ids()) == (0 if wrong == "NOWHERE" else 1), "without a key nothing is begun"
+        done = made.command(*line, *place(made))
+        assert done.returncode == 0, done.stderr
+        assert made.targets() == [(made.stable, 100)]
+        assert len(made.ids()) == 1
+        assert made.command("journal", made.id, "--verify").returncode == 0
+
+
 def test_stable_only_killed_between_writes_goes_on(sandbox: Site, tmp_path: Path) -> None:
     with fresh(sandbox, tmp_path) as made:
         by_hand(made, 10)

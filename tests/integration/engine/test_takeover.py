@@ -26,6 +26,20 @@ def forever(_state: RolloutState) -> bool:
     return False
 
 
+def test_a_takeover_that_is_gone_on_with_is_reached_as_it_is_said_now(tmp_path: Path) -> None:
+    """The keys that were named at first may be why it was cut off."""
+    case = Case(tmp_path, QUICK)
+    case.run(case.start().state.id, until=reached(StepName.CANARY, rung=0))
+    other, elsewhere = Other(case), AT.model_copy(update={"management_key": SecretRef(file="/run/keys/m")})
+    taken = other.take()
+    assert asyncio.run(other.service().takeover(elsewhere, "chat", None, actor="eve", reason="again")).state.id == taken
+    assert other.store.load(taken).state.fact("gpustack") == elsewhere.model_dump(mode="json")
+    assert other.store.verify(taken) == 2
+    other.run(taken, until=lambda s: s.hold is not None)
+    other.service().say(taken, "rollback", "eve", "back")
+    assert other.run(taken).phase is Phase.ROLLED_BACK
+
+
 class Other:
     """Another machine with a store of its own, on the same platform."""
 
