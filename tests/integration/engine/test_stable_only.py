@@ -74,6 +74,28 @@ def test_a_stable_that_had_left_comes_back_before_anything_leaves(tmp_path: Path
     assert set(case.platform.routes) == {"chat"}, "the private route it was asked through is gone"
 
 
+@pytest.mark.parametrize("beside", [{"chat-b": 0, "chat-c": 0}, {}], ids=["a route without weights", "a route without targets"])
+def test_a_stable_comes_back_to_whatever_route_is_left(tmp_path: Path, beside: dict[str, int]) -> None:
+    """Weights are all or none; on an emptied route there is nothing to go by."""
+    case = route_of(tmp_path)
+    case.platform.route("chat", beside, {"team": "search"})
+    state = go(case, only(case))
+    assert (state.phase, state.exit_code) == (Phase.COMPLETED, 0), case.store.journal(state.id)[-1].text
+    assert weights(case) == {"chat-a": 0 if beside else 100}
+    assert changes(case)[0] == ("join", "chat-a")
+    assert case.platform.routes["chat"].meta == {"team": "search"}
+
+
+def test_a_fallback_target_is_not_taken_for_one_that_serves(tmp_path: Path) -> None:
+    case = route_of(tmp_path)
+    case.platform.routes["chat"].targets[0].extra = {"fallback_status_codes": ["5xx"]}
+    before = case.shape()
+    state = go(case, only(case))
+    assert (state.phase, state.exit_code) == (Phase.ABORTED, ExitCode.REFUSED)
+    assert "chat-a is a fallback target and takes no share" in str(state.fact("why"))
+    assert case.shape() == before
+
+
 def test_a_share_too_small_to_be_seen_is_asked_through_a_private_route(tmp_path: Path) -> None:
     case = route_of(tmp_path, {"chat-a": 1, "chat-b": 1000000})
     assert go(case, only(case)).phase is Phase.COMPLETED
