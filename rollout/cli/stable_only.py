@@ -90,13 +90,16 @@ def _before(state: RolloutState, at: GPUStack) -> dict[str, Any] | None:
         "targets": found["targets"],
         "rollout": found["former"],
         "rest": state.fact("rest") or [],
-        "put_back": put_back(at, state.route, found, kept),
+        "put_back": put_back(at, state.route, found, kept) if found["targets"] else None,
         "gap": not kept,
     }
 
 
 def _tell(before: dict[str, Any] | None) -> None:
     if before is None:
+        return
+    if before["put_back"] is None:
+        output.result("\nbefore, the route had no target: there is nothing to put back")
         return
     output.result("\nbefore it stood there:")
     for target in before["targets"]:

@@ -45,6 +45,8 @@ def _owner(route: RouteView) -> Iterator[str]:
 
 
 def _balance(plan: Plan, world: World, route: RouteView) -> Iterator[str]:
+    if not route.targets:
+        return  # nothing balances; that stable is no target of it is said elsewhere
     kind = balance_of(route)
     if kind is Balance.OTHER:
         yield f"route `{route.name}` balances by `{route.lb_mode}`, which this release does not know: make it a weighted route first"
