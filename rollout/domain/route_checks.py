@@ -37,6 +37,11 @@ def _owner(route: RouteView) -> Iterator[str]:
             f"GPUStack takes no target of another owner; clients also call it `{route.organisation}/{route.name}`. Way round: a route of "
             "the platform that the organisation may use (`POST /v2/model-routes/ID/access`)"
         )
+    yield from namesakes(route)
+
+
+def namesakes(route: RouteView) -> Iterator[str]:
+    """Another organisation's route has the same name."""
     if route.namesakes:
         yield (
             f"{route.namesakes + 1} routes are called `{route.name}`, in different organisations: which one is meant cannot be said; "

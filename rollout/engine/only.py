@@ -13,6 +13,7 @@ from rollout.domain.context import Ctx, act, awaited
 from rollout.domain.decision import Decision, Finish, Halt, HoldOn, Record
 from rollout.domain.health import is_ours, marker_of, serving
 from rollout.domain.receipts import Receipts, marker, short, take
+from rollout.domain.route_checks import namesakes
 from rollout.domain.shapes import WHOLE
 from rollout.domain.state import Phase
 from rollout.domain.world import RouteView, World, answers_of
@@ -101,14 +102,9 @@ def _look(ctx: Ctx) -> Decision:
     missing = [n for n in names if n not in ctx.world.deployments]
     if missing:
         return _stop(ctx, f"no deployment is named {', '.join(missing)}", ExitCode.REFUSED)
-    foreign = [f"target {t.id}" for t in route.targets if t.deployment is None]
-    if foreign:
-        why = f"{', '.join(foreign)} leads to no deployment (a provider): remove it in GPUStack, then say this again"
-        return _stop(ctx, why, ExitCode.REFUSED)
-    spare = [n for n in names if (t := route.target_of(n)) is not None and t.fallback]
-    if spare:
-        why = f"{', '.join(spare)} is a fallback target and takes no share: take its `fallback_status_codes` away, then say this again"
-        return _stop(ctx, why, ExitCode.REFUSED)
+    beyond = next(_beyond(route, names), None)
+    if beyond:
+        return _stop(ctx, beyond, ExitCode.REFUSED)
     gap = unfit(ctx.world, names)
     if gap:
         return _stop(ctx, gap, ExitCode.HALTED)
@@ -130,6 +126,22 @@ def _look(ctx: Ctx) -> Decision:
         "probe_names": list(private),
     }
     return Record(facts, f"found on route {route.name}: {words(before)}")
+
+
+def _beyond(route: RouteView, names: Sequence[str]) -> Iterator[str]:
+    """What this command cannot do on such a route, and a person can."""
+    yield from namesakes(route)
+    if route.organisation is not None:
+        yield (
+            f"route {route.name} belongs to organisation {route.organisation}: no key of the platform may ask it, and it takes no target "
+            "of the platform; remove its other targets in GPUStack"
+        )
+    foreign = [f"target {t.id}" for t in route.targets if t.deployment is None]
+    if foreign:
+        yield f"{', '.join(foreign)} leads to no deployment (a provider): remove it in GPUStack, then say this again"
+    spare = [n for n in names if (t := route.target_of(n)) is not None and t.fallback]
+    if spare:
+        yield f"{', '.join(spare)} is a fallback target and takes no share: take its `fallback_status_codes` away, then say this again"
 
 
 def words(before: Sequence[dict[str, Json]]) -> str:

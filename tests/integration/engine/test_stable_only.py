@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from rollout.domain.state import Phase, RolloutState, StepName
+from rollout.domain.world import Scope, World
 from rollout.errors import ExitCode, StableLost
 from rollout.plan.model import GPUStack, SecretRef
 from rollout.store import Store
@@ -93,6 +95,27 @@ def test_a_fallback_target_is_not_taken_for_one_that_serves(tmp_path: Path) -> N
     state = go(case, only(case))
     assert (state.phase, state.exit_code) == (Phase.ABORTED, ExitCode.REFUSED)
     assert "chat-a is a fallback target and takes no share" in str(state.fact("why"))
+    assert case.shape() == before
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [({"organisation": "search"}, "belongs to organisation search"), ({"namesakes": 1}, "2 routes are called `chat`")],
+    ids=["an organisation's", "one of two"],
+)
+def test_a_route_that_cannot_be_asked_or_told_apart_is_left_alone(tmp_path: Path, other: dict[str, Any], said: str) -> None:
+    case = route_of(tmp_path)
+    real = case.platform.observe
+
+    async def observe(scope: Scope) -> World:
+        world = await real(scope)
+        return replace(world, route=replace(world.route, **other) if world.route else None)
+
+    case.platform.observe = observe  # type: ignore[method-assign]
+    before = case.shape()
+    state = go(case, only(case))
+    assert (state.phase, state.exit_code) == (Phase.ABORTED, ExitCode.REFUSED)
+    assert said in str(state.fact("why"))
     assert case.shape() == before
 
 
