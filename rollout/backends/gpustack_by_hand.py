@@ -10,13 +10,14 @@ from typing import Any
 
 from rollout.backends.gpustack_marker import held
 from rollout.backends.gpustack_observe import Lists, read_lists
-from rollout.backends.gpustack_views import OWNED, body_of, extra_of
+from rollout.backends.gpustack_views import OWNED, body_of, extra_of, names_of, target_view
 from rollout.clients.gpustack import MODELS, ROUTES, TARGETS, GPUStack
 from rollout.clients.gpustack_rows import Model, Route, Target
 from rollout.domain.byhand import INFERENCE, ByHand, WayBack
 from rollout.domain.carrying import EXACT_SINCE, version_of
 from rollout.domain.effects import MARKER_KEY
 from rollout.domain.receipts import Pair, Receipts
+from rollout.domain.world import named
 from rollout.errors import NotFound, RollbackImpossible
 
 Json = Any
@@ -81,6 +82,9 @@ class _Walk:
         for pair in reversed(leaving):
             yield from self._leave(pair)
         yield from self._verify(leaving)
+        if others := list(self._set_by_others()):
+            yield self._theirs(others)
+            return
         yield from self._weights()
         if self.older and self._coarse():
             return
@@ -143,6 +147,21 @@ class _Walk:
             return ByHand(why, "DELETE", f"{TARGETS}/{target.id}")
         self.gone += (target.id,)
         return ByHand(why, "PUT", self.path, {"name": self.route.name, "targets": self._kept(*self.gone)})
+
+    def _set_by_others(self) -> Iterator[str]:
+        """Targets of a converted route whose weight is neither as found nor as given: taking weights back would overwrite it."""
+        ours = {self.ids.get(p.canary) for p in self.receipts.pairs}
+        known = {t.deployment: (t.weight, self.receipts.converted.get(t.deployment, t.weight)) for t in self.receipts.targets}
+        for target in self.targets if self.receipts.converted else ():
+            name = named(target_view(target, names_of(self.lists.models)))
+            if target.weight not in known.get(name, (0,)) and (target.model_id is None or target.model_id not in ours):
+                yield f"{name} {target.weight}"
+
+    def _theirs(self, others: Sequence[str]) -> ByHand:
+        why = (
+            f"somebody else set {', '.join(others)} on this route, and weights are taken back from all targets or from none: it keeps them"
+        )
+        return ByHand(f"{why}. Settle that, then say the same command with --print again", "GET", f"{TARGETS}?route_id={self.route.id}")
 
     def _again(self) -> ByHand:
         why = "the rest needs the ids of the targets that just came: say the same command with --print again, and run what it prints"

@@ -299,6 +299,7 @@ def test_the_printed_calls_restore_the_snapshot(site: Site, where: str, tmp_path
             done = bash(made, stored.stdout)
             time.sleep(0.5)
         assert done.returncode == 0, done.stderr
+        assert "remove the marker" in done.stdout.splitlines()[-1], "it says what it does"
         assert [who for who in users if who.isdigit()] == []
         assert users[-1] == made.stable
         assert made.shape() == made.before
