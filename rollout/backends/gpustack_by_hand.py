@@ -149,18 +149,18 @@ class _Walk:
         return ByHand(why, "PUT", self.path, {"name": self.route.name, "targets": self._kept(*self.gone)})
 
     def _set_by_others(self) -> Iterator[str]:
-        """Targets of a converted route whose weight is neither as found nor as given: taking weights back would overwrite it."""
-        ours = {self.ids.get(p.canary) for p in self.receipts.pairs}
-        known = {t.deployment: (t.weight, self.receipts.converted.get(t.deployment, t.weight)) for t in self.receipts.targets}
-        for target in self.targets if self.receipts.converted else ():
+        """Targets that taking our weights back would overwrite: on a converted route what is neither as found nor as given, and
+        beside a weight that was made finer whatever came meanwhile."""
+        ours = {self.ids.get(p.canary) for p in self.receipts.pairs} - {None}
+        given = self.receipts.converted
+        known = {t.deployment: (t.weight, given.get(t.deployment, t.weight)) for t in self.receipts.targets}
+        for target in (t for t in self.targets if t.model_id not in ours):
             name = named(target_view(target, names_of(self.lists.models)))
-            if target.weight not in known.get(name, (0,)) and (target.model_id is None or target.model_id not in ours):
+            if target.weight not in known.get(name, (0,)) if given else (name not in known and self._coarse()):
                 yield f"{name} {target.weight}"
 
     def _theirs(self, others: Sequence[str]) -> ByHand:
-        why = (
-            f"somebody else set {', '.join(others)} on this route, and weights are taken back from all targets or from none: it keeps them"
-        )
+        why = f"somebody else set {', '.join(others)} on this route, so its weights stay as they are now"
         return ByHand(f"{why}. Settle that, then say the same command with --print again", "GET", f"{TARGETS}?route_id={self.route.id}")
 
     def _again(self) -> ByHand:
