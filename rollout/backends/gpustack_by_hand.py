@@ -212,7 +212,7 @@ class _Walk:
             yield ByHand("the route balances again as it was found", "PUT", self.path, {"name": self.route.name, "targets": rows})
 
     def _tidy(self) -> Iterator[ByHand]:
-        """Private routes, then deployments, after the streams that may still run on them."""
+        """Private routes, then deployments that nobody else's route sends to, after the streams that may still run on them."""
         for name in self.receipts.probe_names:
             private = self.lists.route(name)
             if private is not None:
@@ -220,7 +220,9 @@ class _Walk:
         made = [*(p.canary for p in self.receipts.pairs if not p.keep), self.receipts.staging]
         models = [m for m in map(self._model, made) if m is not None]
         for number, model in enumerate(models):
-            yield ByHand(f"delete the deployment {model.name}", "DELETE", f"{MODELS}/{model.id}", pause=number == 0)
+            free = f"no route sends to {model.name} any more; one that does is somebody else's: take it out of there first"
+            yield ByHand(free, "GET", f"{TARGETS}?model_id={model.id}", until='"id":', never=True, pause=number == 0)
+            yield ByHand(f"delete the deployment {model.name}", "DELETE", f"{MODELS}/{model.id}")
 
     def _unmark(self) -> Iterator[ByHand]:
         """Last, since it is what a rollback reads."""

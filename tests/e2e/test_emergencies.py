@@ -321,6 +321,22 @@ def test_the_printed_calls_stop_where_stable_does_not_serve(sandbox: Site, tmp_p
         made.revive()
 
 
+def test_the_printed_calls_delete_nothing_that_another_route_sends_to(sandbox: Site, tmp_path: Path) -> None:
+    """Users of that route are served on; the marker stays until a person has taken the deployment out of it."""
+    with judged(sandbox, tmp_path) as made:
+        canary = next(key for key, name in made.names().items() if name == f"{made.stable}-r{made.id[:8]}")
+        other = sandbox.new_route({canary: 100} if canary is not None else {})
+        text = made.command("rollback", made.id, "--print").stdout.replace("seq 60", "seq 2").replace("-lt 60", "-lt 2")
+        done = bash(made, text)
+        assert done.returncode == HALTED, done.stderr
+        assert "take it out of there first. Stop here" in done.stderr
+        assert made.targets() == [(made.stable, 100)]
+        assert sandbox.ask(str(other["name"])).status_code == 200
+        assert sandbox.admin.delete(f"/v2/model-routes/{other['id']}").status_code == 200
+        assert bash(made, made.command("rollback", made.id, "--print").stdout).returncode == 0
+        assert made.shape() == made.before
+
+
 def calls(text: str) -> list[str]:
     """The lines without what depends on the moment and on where the keys are."""
     return [row for row in text.splitlines() if row and not row.startswith(("#", "export", ": "))]

@@ -90,6 +90,7 @@ def test_on_a_rung_the_canary_leaves_only_once_stable_is_active_and_answers() ->
         "POST /v1/chat/completions",
         "DELETE /v2/model-routes/40",
         "DELETE /v2/model-routes/41",
+        "GET /v2/model-route-targets?model_id=11",
         "DELETE /v2/models/11",
         "PUT /v2/model-routes/4",
     ]
@@ -97,7 +98,8 @@ def test_on_a_rung_the_canary_leaves_only_once_stable_is_active_and_answers() ->
     assert way.calls[2].body["model"] == "probe-r3f2a91c0-0-stable"
     assert way.calls[4].never
     assert way.calls[8].pause
-    assert way.calls[9].body == {"name": "chat", "meta": {"team": "x"}}
+    assert way.calls[8].never, "nobody else's route sends to it"
+    assert way.calls[10].body == {"name": "chat", "meta": {"team": "x"}}
 
 
 def test_at_a_hundred_percent_stable_joins_first_with_everything_it_had() -> None:
@@ -109,7 +111,7 @@ def test_at_a_hundred_percent_stable_joins_first_with_everything_it_had() -> Non
     ]
     assert lines(way).index("PUT /v2/model-routes/4") < lines(way).index("DELETE /v2/model-route-targets/100")
     assert [line for line in lines(way) if line.startswith("DELETE /v2/models")] == ["DELETE /v2/models/11", "DELETE /v2/models/13"]
-    assert [c.pause for c in way.calls if c.path.startswith("/v2/models/")] == [True, False], "waited for once"
+    assert [c.pause for c in way.calls if c.path.startswith("/v2/model-route-targets?model_id=")] == [True, False], "waited for once"
 
 
 def test_a_weight_that_was_too_coarse_comes_back_by_a_twin() -> None:
