@@ -214,6 +214,9 @@ def whereabouts(receipts: Receipts, world: World, ladder: Callable[[Pair], Seque
     """
     route, at = world.route, {"at": world.now.isoformat(), "already": True}
     facts: dict[str, Json] = {}
+    moved = next(_moved(receipts, world), None)
+    if moved is not None:
+        return moved
     for index, pair in enumerate(receipts.pairs):
         stable, canary = (route.target_of(n) if route else None for n in (pair.stable, pair.canary))
         if stable is None and canary is None:
@@ -229,6 +232,17 @@ def whereabouts(receipts: Receipts, world: World, ladder: Callable[[Pair], Seque
         return Going(step, index, facts, f"{pair.canary} has no target yet: goes on with {step.value}")
     last = len(receipts.pairs) - 1
     return Going(StepName.SHIFT, last, facts, "every stable target has left the route: goes on with the drain, and the window begins anew")
+
+
+def _moved(receipts: Receipts, world: World) -> Iterator[str]:
+    """Stable targets with a weight that no rollout gave them: rungs are reckoned beside stable's, so none would be what it is called."""
+    weights = {t.deployment: t.weight for t in (world.route.targets if world.route else ())}
+    for pair in receipts.pairs:
+        now, found = weights.get(pair.stable), receipts.found(pair.stable)
+        right = {pair.scaled} if pair.canary in weights else {pair.scaled, pair.weight, found.weight if found else pair.weight}
+        if now is not None and now not in right:
+            wanted = " or ".join(str(weight) for weight in sorted(right))
+            yield f"{pair.stable} has weight {now}, and {wanted} is its own: somebody else changed it; set it back, or roll back"
 
 
 def expected(receipts: Receipts, world: World) -> dict[str, int]:
