@@ -10,13 +10,14 @@ from typing import Any
 
 from rollout.backends.gpustack_marker import held
 from rollout.backends.gpustack_observe import Lists, read_lists
-from rollout.backends.gpustack_views import OWNED, body_of, extra_of
+from rollout.backends.gpustack_views import OWNED, body_of, extra_of, names_of, target_view
 from rollout.clients.gpustack import MODELS, ROUTES, TARGETS, GPUStack
 from rollout.clients.gpustack_rows import Model, Route, Target
 from rollout.domain.byhand import INFERENCE, ByHand, WayBack
 from rollout.domain.carrying import EXACT_SINCE, version_of
 from rollout.domain.effects import MARKER_KEY
 from rollout.domain.receipts import Pair, Receipts
+from rollout.domain.world import named
 from rollout.errors import NotFound, RollbackImpossible
 
 Json = Any
@@ -81,6 +82,9 @@ class _Walk:
         for pair in reversed(leaving):
             yield from self._leave(pair)
         yield from self._verify(leaving)
+        if others := list(self._set_by_others()):
+            yield self._theirs(others)
+            return
         yield from self._weights()
         if self.older and self._coarse():
             return
@@ -144,6 +148,21 @@ class _Walk:
         self.gone += (target.id,)
         return ByHand(why, "PUT", self.path, {"name": self.route.name, "targets": self._kept(*self.gone)})
 
+    def _set_by_others(self) -> Iterator[str]:
+        """Targets that taking our weights back would overwrite: on a converted route what is neither as found nor as given, and
+        beside a weight that was made finer whatever came meanwhile."""
+        ours = {self.ids.get(p.canary) for p in self.receipts.pairs} - {None}
+        given = self.receipts.converted
+        known = {t.deployment: (t.weight, given.get(t.deployment, t.weight)) for t in self.receipts.targets}
+        for target in (t for t in self.targets if t.model_id not in ours):
+            name = named(target_view(target, names_of(self.lists.models)))
+            if target.weight not in known.get(name, (0,)) if given else (name not in known and self._coarse()):
+                yield f"{name} {target.weight}"
+
+    def _theirs(self, others: Sequence[str]) -> ByHand:
+        why = f"somebody else set {', '.join(others)} on this route, so its weights stay as they are now"
+        return ByHand(f"{why}. Settle that, then say the same command with --print again", "GET", f"{TARGETS}?route_id={self.route.id}")
+
     def _again(self) -> ByHand:
         why = "the rest needs the ids of the targets that just came: say the same command with --print again, and run what it prints"
         return ByHand(why, "GET", f"{TARGETS}?route_id={self.route.id}")
@@ -193,7 +212,7 @@ class _Walk:
             yield ByHand("the route balances again as it was found", "PUT", self.path, {"name": self.route.name, "targets": rows})
 
     def _tidy(self) -> Iterator[ByHand]:
-        """Private routes, then deployments, after the streams that may still run on them."""
+        """Private routes, then deployments that nobody else's route sends to, after the streams that may still run on them."""
         for name in self.receipts.probe_names:
             private = self.lists.route(name)
             if private is not None:
@@ -201,7 +220,9 @@ class _Walk:
         made = [*(p.canary for p in self.receipts.pairs if not p.keep), self.receipts.staging]
         models = [m for m in map(self._model, made) if m is not None]
         for number, model in enumerate(models):
-            yield ByHand(f"delete the deployment {model.name}", "DELETE", f"{MODELS}/{model.id}", pause=number == 0)
+            free = f"no route sends to {model.name} any more; one that does is somebody else's: take it out of there first"
+            yield ByHand(free, "GET", f"{TARGETS}?model_id={model.id}", until='"id":', never=True, pause=number == 0)
+            yield ByHand(f"delete the deployment {model.name}", "DELETE", f"{MODELS}/{model.id}")
 
     def _unmark(self) -> Iterator[ByHand]:
         """Last, since it is what a rollback reads."""

@@ -35,6 +35,11 @@ class Seats:
         return tuple(t for t in self.targets if t not in self.mine)
 
     @property
+    def weighted(self) -> bool:
+        """Somebody else's target has a weight, so that none may have 0. Fallbacks are beside that rule."""
+        return any(t.weight for t in self.others if not t.fallback_status_codes)
+
+    @property
     def others_serve(self) -> bool:
         """Another target takes requests; a fallback only takes errors, and a provider takes none while the gateway is off."""
         return any(t.state == "active" and t.model_id is not None and not t.fallback_status_codes for t in self.others)

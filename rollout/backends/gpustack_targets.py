@@ -28,10 +28,14 @@ class Targets:
         self._hand = hand
 
     async def join(self, args: Mapping[str, Json]) -> dict[str, Json]:
-        """{route, deployment, weight, extra?}: one target for the deployment, with the weight."""
-        weight, extra = _positive(args["weight"]), dict(args.get("extra") or {})
+        """{route, deployment, weight, extra?}: one target for the deployment, with the weight; 0 on a route without weights alone."""
+        weight, extra = args["weight"], dict(args.get("extra") or {})
+        if type(weight) is not int or weight != 0:
+            _positive(weight)
 
         async def write(seen: Seats) -> None:
+            if seen.weighted:
+                _positive(weight)
             if seen.mine:
                 await self._reweight(seen, weight)
             else:

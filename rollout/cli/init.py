@@ -65,7 +65,10 @@ def init(
     elif file is None:
         output.result(made.text.rstrip())
     else:
-        output.result(f"{file}: fill in `change.to`, then `rollout validate {file}`")
+        from rollout.report.draft import MISSING
+
+        more = f" and what says {MISSING}" if MISSING in made.text else ""
+        output.result(f"{file}: fill in `change.to`{more}, then `rollout validate {file}`")
     for one in made.problems:
         output.progress(f"cannot be rolled as it is: {one}")
     return int(ExitCode.REFUSED if made.problems else ExitCode.DONE)

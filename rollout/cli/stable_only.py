@@ -90,18 +90,23 @@ def _before(state: RolloutState, at: GPUStack) -> dict[str, Any] | None:
         "targets": found["targets"],
         "rollout": found["former"],
         "rest": state.fact("rest") or [],
-        "put_back": put_back(at, state.route, found, kept),
+        "put_back": put_back(at, state.route, found, kept) if found["targets"] else None,
+        "gap": not kept,
     }
 
 
 def _tell(before: dict[str, Any] | None) -> None:
     if before is None:
         return
+    if before["put_back"] is None:
+        output.result("\nbefore, the route had no target: there is nothing to put back")
+        return
     output.result("\nbefore it stood there:")
     for target in before["targets"]:
         extra = f"  {target['extra']}" if target["extra"] else ""
         output.result(f"  {target['deployment']}  weight {target['weight']}{extra}")
-    output.result(f"\nto put it back (bash; read it first):\n  {before['put_back']}")
+    gap = "; up to a second passes in which nobody serves the route" if before["gap"] else ""
+    output.result(f"\nto put it back (bash; read it first{gap}):\n  {before['put_back']}")
 
 
 def _code(state: RolloutState) -> int:

@@ -42,7 +42,7 @@ def service(store: Store, clock: Clock) -> Service:
     async def reach(at: GPUStack) -> Connected:
         return await connect_to(at, clock)
 
-    return Service(store, clock, reach)
+    return Service(store, clock, reach, readable=readable)
 
 
 def say(store: Store, rollout_id: str, verb: str, actor: str, reason: str, args: dict[str, Any]) -> RolloutState:
@@ -57,6 +57,12 @@ def say_at_once(settings: Settings, clock: Clock, rollout_id: str, verb: str, re
     from rollout.store.early import leave
 
     return leave(settings.store, rollout_id, verb, settings.actor, reason, clock.now())
+
+
+def readable(at: GPUStack) -> None:
+    """Raises PreflightError when a key cannot be read."""
+    resolve(at.management_key, "gpustack.management_key")
+    resolve(at.inference_key, "gpustack.inference_key")
 
 
 async def connect(plan: Plan, clock: Clock) -> Connected:

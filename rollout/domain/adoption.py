@@ -94,6 +94,15 @@ def beside(world: World, canary: str) -> World:
     return replace(world, route=replace(world.route, targets=tuple(t for t in world.route.targets if t.deployment != canary)))
 
 
+def sized(plan: Plan, world: World, canary: str) -> Plan:
+    """The plan with as many replicas of the first canary as the one that was found has: the arithmetic of shares is about those."""
+    view, wanted = world.deployments.get(canary), plan.canary_of(0)
+    if view is None:
+        return plan
+    found = wanted.model_copy(update={"sizing": wanted.sizing.model_copy(update={"replicas": view.replicas})})
+    return plan.model_copy(update={"stable": (plan.stable[0].model_copy(update={"canary": found}), *plan.stable[1:])})
+
+
 def as_found(world: World, receipts: Receipts) -> World:
     """The world with the route's targets as the receipts have them, with the weights that a conversion gave, and nothing parked."""
     if world.route is None:
@@ -131,24 +140,36 @@ def unlike(plan: Plan, world: World, index: int, canary: str, derive: Derive, di
 
 def refusals(plan: Plan, world: World, canary: str, ladder: Sequence[float], derive: Derive, diff: Diff) -> list[str]:
     """Everything that speaks against adopting `canary`, each with its remedy. `ladder`: shares 0..1. Raises PlanError."""
-    return [*findings(plan, beside(world, canary)), *_canary(plan, world, canary), *_same(plan, world, canary, derive, diff)] or list(
+    alone = list(_sideless(plan, world, canary))
+    if alone:
+        return alone
+    plan_found = findings(sized(plan, world, canary), beside(world, canary))
+    return [*plan_found, *_canary(plan, world, canary), *_same(plan, world, canary, derive, diff)] or list(
         _rungs(plan, world, canary, ladder)
     )
 
 
-def _canary(plan: Plan, world: World, canary: str) -> Iterator[str]:
-    first = plan.stable[0].deployment
-    if world.route is not None and world.route.target_of(canary) is not None and world.route.target_of(first) is None:
-        yield f"`{canary}` serves without `{first}`: put that back beside it with a positive weight, then adopt; there is no control else"
-    view, targets = world.deployments.get(canary), [t for t in world.route.targets if t.deployment == canary] if world.route else []
+def _sideless(plan: Plan, world: World, canary: str) -> Iterator[str]:
+    """No two sides are named. A plan is checked on the route without its canary, so whatever else would be found is beside the point."""
+    first, route = plan.stable[0].deployment, world.route
     if canary in (s.deployment for s in plan.stable):
         yield f"`{canary}` is in the plan's `stable`: --canary names the new side"
-    elif view is None:
+    elif route is not None and route.target_of(canary) is not None and route.target_of(first) is None:
+        yield f"`{canary}` serves without `{first}`: put that back beside it with a positive weight, then adopt; there is no control else"
+
+
+def _canary(plan: Plan, world: World, canary: str) -> Iterator[str]:
+    first = plan.stable[0].deployment
+    view, targets = world.deployments.get(canary), [t for t in world.route.targets if t.deployment == canary] if world.route else []
+    if view is None:
         yield f"deployment `{canary}` does not exist: correct --canary"
     elif not targets:
         yield f"`{canary}` is not a target of route `{plan.route.name}`: nothing is half done, `rollout run` makes a canary of its own"
     elif len(targets) > 1:
         yield f"route `{plan.route.name}` has two targets for `{canary}`: remove one"
+    elif targets[0].fallback:
+        codes = ", ".join(targets[0].extra["fallback_status_codes"])
+        yield f"target `{canary}` is a fallback (for {codes}) and would stay one: take its `fallback_status_codes` away, then adopt"
     elif conversion(plan, beside(world, canary)):
         yield f"route `{plan.route.name}` has no weights beside `{canary}`: give `{first}` one, so that there is a share to go on with"
     elif (stable := world.route.target_of(first) if world.route else None) and adapter_of(stable, first) != adapter_of(targets[0], canary):
@@ -193,6 +214,9 @@ def whereabouts(receipts: Receipts, world: World, ladder: Callable[[Pair], Seque
     """
     route, at = world.route, {"at": world.now.isoformat(), "already": True}
     facts: dict[str, Json] = {}
+    moved = next(_moved(receipts, world), None)
+    if moved is not None:
+        return moved
     for index, pair in enumerate(receipts.pairs):
         stable, canary = (route.target_of(n) if route else None for n in (pair.stable, pair.canary))
         if stable is None and canary is None:
@@ -208,6 +232,17 @@ def whereabouts(receipts: Receipts, world: World, ladder: Callable[[Pair], Seque
         return Going(step, index, facts, f"{pair.canary} has no target yet: goes on with {step.value}")
     last = len(receipts.pairs) - 1
     return Going(StepName.SHIFT, last, facts, "every stable target has left the route: goes on with the drain, and the window begins anew")
+
+
+def _moved(receipts: Receipts, world: World) -> Iterator[str]:
+    """Stable targets with a weight that no rollout gave them: rungs are reckoned beside stable's, so none would be what it is called."""
+    weights = {t.deployment: t.weight for t in (world.route.targets if world.route else ())}
+    for pair in receipts.pairs:
+        now, found = weights.get(pair.stable), receipts.found(pair.stable)
+        right = {pair.scaled} if pair.canary in weights else {pair.scaled, pair.weight, found.weight if found else pair.weight}
+        if now is not None and now not in right:
+            wanted = " or ".join(str(weight) for weight in sorted(right))
+            yield f"{pair.stable} has weight {now}, and {wanted} is its own: somebody else changed it; set it back, or roll back"
 
 
 def expected(receipts: Receipts, world: World) -> dict[str, int]:

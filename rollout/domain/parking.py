@@ -20,6 +20,7 @@ TRIES_AGAIN = 900.0
 """seconds until a side that was not empty within the drain's deadline is looked at again"""
 PASSING = frozenset({"worker", "memory"})
 """causes that may go away by themselves"""
+END_IT = "; say rollback again to end it as it is"
 READY_WITHIN = 1800.0
 """seconds a stable side may load when no plan says otherwise"""
 
@@ -91,7 +92,7 @@ def impossible(ctx: Ctx, pair: Pair) -> HoldOn | Halt | None:
         return None
     if can.cause in PASSING:
         return Halt("stable_lost", f"{pair.stable} is parked and cannot be loaded now: {can.why}")
-    detail = f"{can.why} (its spec is in the journal); say rollback again to end it as it is"
+    detail = f"{can.why} (its spec is in the journal){END_IT}"
     return HoldOn("rollback_impossible", detail, verbs=("resume", "rollback"))
 
 

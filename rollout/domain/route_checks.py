@@ -37,6 +37,11 @@ def _owner(route: RouteView) -> Iterator[str]:
             f"GPUStack takes no target of another owner; clients also call it `{route.organisation}/{route.name}`. Way round: a route of "
             "the platform that the organisation may use (`POST /v2/model-routes/ID/access`)"
         )
+    yield from namesakes(route)
+
+
+def namesakes(route: RouteView) -> Iterator[str]:
+    """Another organisation's route has the same name."""
     if route.namesakes:
         yield (
             f"{route.namesakes + 1} routes are called `{route.name}`, in different organisations: which one is meant cannot be said; "
@@ -45,6 +50,8 @@ def _owner(route: RouteView) -> Iterator[str]:
 
 
 def _balance(plan: Plan, world: World, route: RouteView) -> Iterator[str]:
+    if not route.targets:
+        return  # nothing balances; that stable is no target of it is said elsewhere
     kind = balance_of(route)
     if kind is Balance.OTHER:
         yield f"route `{route.name}` balances by `{route.lb_mode}`, which this release does not know: make it a weighted route first"

@@ -6,7 +6,7 @@ then the step.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rollout.domain import credentials, health
@@ -14,6 +14,7 @@ from rollout.domain.access import pause
 from rollout.domain.context import Ctx, act
 from rollout.domain.decision import Decision, Finish, Halt, HoldOn, Record
 from rollout.domain.effects import satisfied
+from rollout.domain.parking import END_IT
 from rollout.domain.preflight import holder
 from rollout.domain.receipts import receipts_of
 from rollout.domain.state import Phase, StepName
@@ -60,13 +61,14 @@ def _undo(ctx: Ctx) -> Decision:
     if unsure is not None and satisfied(unsure, ctx.world):
         return Record({"unsure": None}, f"it landed after all: {unsure.why}")
     owned = ctx.state.fact("claimed") is not None or receipts_of(ctx.state) is None
-    undos = (stage.undo, declare.undo) if ctx.state.fact("given_up") else UNDO
+    undos = (stage.undo, _tidy, declare.undo) if ctx.state.fact("given_up") else UNDO
     for undo in undos if owned else (declare.undo,):  # a route that was never won is not ours to put back
         step = undo(ctx)
         if step is not None:
             return step
     if ctx.state.fact("given_up"):
-        return Finish(Phase.ABORTED, f"rollback incomplete: {ctx.state.fact('given_up')}", ExitCode.ROLLBACK_INCOMPLETE)
+        why = "; ".join([str(ctx.state.fact("given_up")).removesuffix(END_IT), *_left(ctx)])
+        return Finish(Phase.ABORTED, f"rollback incomplete: {why}", ExitCode.ROLLBACK_INCOMPLETE)
     if unsure is not None:
         return ctx.wait(f"all is as it was found, but a write was not answered and may still land: {unsure.why}")
     aborted = said is not None and said.verb == "abort"
@@ -82,11 +84,32 @@ def _restored(ctx: Ctx) -> str:
     )
 
 
+def _tidy(ctx: Ctx) -> Decision | None:
+    """Our private routes, when it ends as it is. The deployments stay, since one of them may be all that serves."""
+    receipts = receipts_of(ctx.state)
+    for name in receipts.probe_names if receipts else ():
+        if name in ctx.world.probe_routes:
+            return act("delete_probe_route", f"remove private route {name}", None, name=name)
+    return None
+
+
+def _left(ctx: Ctx) -> Iterator[str]:
+    """What nobody manages any more after that, a deployment each."""
+    receipts, route = receipts_of(ctx.state), ctx.world.route
+    for pair in receipts.pairs if receipts else ():
+        for name in (pair.stable, pair.canary):
+            view = ctx.world.deployments.get(name)
+            if view is not None and route is not None and route.target_of(name) is not None:
+                yield f"{name} serves route {route.name}"
+            elif view is not None:
+                yield f"{name} is left over with {view.replicas} replica(s), without a target"
+
+
 def _missing(ctx: Ctx) -> Decision | None:
     """Undo after the route was deleted: what is left is said, and nothing is guessed."""
     if receipts_of(ctx.state) is None or ctx.world.route is not None or ctx.state.fact("given_up"):
         return None
-    detail = f"route {ctx.receipts.route} is gone: recreate it, then `rollout resume`; say rollback again to end it as it is"
+    detail = f"route {ctx.receipts.route} is gone: recreate it, then `rollout resume`{END_IT}"
     return HoldOn("rollback_impossible", detail, verbs=("resume", "rollback"))
 
 

@@ -13,8 +13,10 @@ from rollout.domain.context import Ctx, act, awaited
 from rollout.domain.decision import Decision, Finish, Halt, HoldOn, Record
 from rollout.domain.health import is_ours, marker_of, serving
 from rollout.domain.receipts import Receipts, marker, short, take
+from rollout.domain.route_checks import namesakes
+from rollout.domain.shapes import WHOLE
 from rollout.domain.state import Phase
-from rollout.domain.world import World, answers_of
+from rollout.domain.world import RouteView, World, answers_of
 from rollout.errors import ExitCode
 from rollout.steps.declare import MARKER_LIFE, take_over
 
@@ -38,6 +40,8 @@ def unfit(world: World, stable: Sequence[str]) -> str | None:
         view, target = world.deployments.get(name), world.route.target_of(name) if world.route else None
         if view is None:
             return f"{name} does not exist"
+        if not view.replicas:
+            return f"{name} has 0 replicas, so nothing of it runs: set its replicas in GPUStack, then say this again"
         if target is not None and not serving(world, name):
             return f"{name} does not serve: its target is {target.state}, {view.ready_replicas} of {view.replicas} replicas ready"
         if target is None and not view.ready:
@@ -98,10 +102,9 @@ def _look(ctx: Ctx) -> Decision:
     missing = [n for n in names if n not in ctx.world.deployments]
     if missing:
         return _stop(ctx, f"no deployment is named {', '.join(missing)}", ExitCode.REFUSED)
-    foreign = [f"target {t.id}" for t in route.targets if t.deployment is None]
-    if foreign:
-        why = f"{', '.join(foreign)} leads to no deployment (a provider): remove it in GPUStack, then say this again"
-        return _stop(ctx, why, ExitCode.REFUSED)
+    beyond = next(_beyond(route, names), None)
+    if beyond:
+        return _stop(ctx, beyond, ExitCode.REFUSED)
     gap = unfit(ctx.world, names)
     if gap:
         return _stop(ctx, gap, ExitCode.HALTED)
@@ -123,6 +126,22 @@ def _look(ctx: Ctx) -> Decision:
         "probe_names": list(private),
     }
     return Record(facts, f"found on route {route.name}: {words(before)}")
+
+
+def _beyond(route: RouteView, names: Sequence[str]) -> Iterator[str]:
+    """What this command cannot do on such a route, and a person can."""
+    yield from namesakes(route)
+    if route.organisation is not None:
+        yield (
+            f"route {route.name} belongs to organisation {route.organisation}: no key of the platform may ask it, and it takes no target "
+            "of the platform; remove its other targets in GPUStack"
+        )
+    foreign = [f"target {t.id}" for t in route.targets if t.deployment is None]
+    if foreign:
+        yield f"{', '.join(foreign)} leads to no deployment (a provider): remove it in GPUStack, then say this again"
+    spare = [n for n in names if (t := route.target_of(n)) is not None and t.fallback]
+    if spare:
+        yield f"{', '.join(spare)} is a fallback target and takes no share: take its `fallback_status_codes` away, then say this again"
 
 
 def words(before: Sequence[dict[str, Json]]) -> str:
@@ -176,16 +195,22 @@ def _claim(ctx: Ctx) -> Decision | None:
 def _join(ctx: Ctx) -> Decision | None:
     """A stable deployment that had left comes back, and is active, before anything leaves."""
     route = ctx.world.route
-    for name in _stable(ctx) if route else ():
-        target = route.target_of(name) if route else None
-        if target is None:
-            former = ctx.state.facts["marker"]["receipts"]
-            found = next((f for f in former["targets"] if f["deployment"] == name), None)
-            given = (former.get("converted") or {}).get(name)  # a route without weights has none now: it left when it had been given one
-            weight = given or found["weight"] if found else max(f["weight"] for f in ctx.state.facts["before"]["targets"])
-            args = {"route": ctx.state.route, "deployment": name, "weight": weight, "extra": found["extra"] if found else {}}
+    for name in _stable(ctx) if route is not None else ():
+        if route is not None and route.target_of(name) is None:
+            former = Receipts.model_validate(ctx.state.facts["marker"]["receipts"])
+            found, weight = former.found(name), _weight(former, route, name)
+            args = {"route": ctx.state.route, "deployment": name, "weight": weight, "extra": dict(found.extra) if found else {}}
             return act("join", f"{name} comes back with weight {weight}", f"joined.{name}", **args)
     return None
+
+
+def _weight(former: Receipts, route: RouteView, name: str) -> int:
+    """What it had, or had been given, or as much as the largest one there. None where the others have none: it is all or none."""
+    now = [t.weight for t in route.targets if not t.fallback]
+    if now and not any(now):
+        return 0
+    found = former.found(name)
+    return former.converted.get(name) or (found.weight if found else 0) or max(now, default=WHOLE)
 
 
 def _leave(ctx: Ctx) -> Decision | None:

@@ -7,9 +7,11 @@ from datetime import datetime
 from typing import Any
 
 from rollout.domain.state import Phase, RolloutState, StepName
+from rollout.domain.taken import route_command
 from rollout.domain.window import ends
+from rollout.engine import only
 from rollout.engine.wayback import plan_back
-from rollout.errors import RollbackImpossible, UsageError, WindowOpen
+from rollout.errors import ExitCode, RollbackImpossible, UsageError, WindowOpen
 
 Json = Any
 
@@ -76,11 +78,22 @@ def _longer(state: RolloutState, args: Mapping[str, Json]) -> None:
 def _ended(state: RolloutState, verb: str, plan: Mapping[str, Json] | None) -> None:
     msg = f"rollout {state.id} has ended ({state.phase})"
     if verb in ("rollback", "extend_window"):
-        since = f"since {state.ended:%Y-%m-%d %H:%M} UTC"
-        over = state.phase is Phase.COMPLETED
-        raise RollbackImpossible(msg, why=since, hint=_other_way(state, plan) if over else "Write a plan that goes the other way.")
+        raise RollbackImpossible(msg, why=f"since {state.ended:%Y-%m-%d %H:%M} UTC", hint=_after_all(state, plan))
     again = "`rollout retry` begins a new attempt." if state.plan_digest else "`rollout list --active` shows what is under way."
     raise UsageError(msg, hint=again)
+
+
+def _after_all(state: RolloutState, plan: Mapping[str, Json] | None) -> str:
+    """What somebody can do who wants one that has ended to go back."""
+    if state.exit_code == ExitCode.FENCED_OFF:
+        return f"Another one holds the route, or held it since: `{route_command(state.route, state.server)}` goes back, whoever holds it."
+    if state.exit_code == ExitCode.ROLLBACK_INCOMPLETE:
+        return f"`rollout journal {state.id}` says what is left: that is put right in GPUStack, or by a plan of its own."
+    if state.phase is not Phase.COMPLETED:
+        return "There is nothing to take back: it has gone back already, or it changed nothing."
+    if state.fact(only.FACT) is not None:
+        return f"`rollout journal {state.id} --json` has what stood on the route under `before`: put that back in GPUStack."
+    return _other_way(state, plan)
 
 
 def _other_way(state: RolloutState, plan: Mapping[str, Json] | None) -> str:

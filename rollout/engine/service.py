@@ -49,13 +49,18 @@ def _no_point(_name: str) -> None:
     """No test watches the journal points."""
 
 
+def _any_key(_at: GPUStack) -> None:
+    """Whoever connects finds out."""
+
+
 @dataclass
 class Service:
-    """One store, one clock, one way to connect."""
+    """One store, one clock, one way to connect. `readable` raises for keys that cannot be read, before a rollout is begun with them."""
 
     store: Store
     clock: Clock
     connect: Connect
+    readable: Callable[[GPUStack], None] = field(default=_any_key, kw_only=True)
     checkpoint: Callable[[str], None] = field(default=_no_point)
 
     def start(self, loaded: LoadedPlan, *, actor: str) -> StoredRollout:
@@ -86,6 +91,7 @@ class Service:
         last = self.store.latest_on(server, route)
         if last is not None and last.state.phase is Phase.COMPLETED and last.state.plan_digest == loaded.digest:
             return last
+        self.readable(plan.gpustack)  # a rollout that was begun with the wrong ones would stand in the way of the corrected plan
         wish = more.get("adopt")
         facts = {"names": [*(t.deployment for t in plan.stable), *([wish["canary"]] if wish else [])], **more}
         state = self._new(plan.metadata.name, server, route, loaded.digest, facts)
@@ -171,6 +177,7 @@ class Service:
         if held is not None:
             msg = f"route {old.state.route} is taken by rollout {held.state.id}"
             raise RouteTaken(msg, hint=f"`rollout status {held.state.id}` shows it.")
+        self.readable(plan_again(old.plan, old.state.id).gpustack)
         names = [t["deployment"] for t in old.plan["stable"]]
         state = self._new(
             old.state.name, old.state.server, old.state.route, old.state.plan_digest, {"names": names, "retry_of": old.state.id}
@@ -219,7 +226,7 @@ class Service:
         if held is not None and not held.state.fact("takeover"):
             raise taking.holding(held, route)
         if held is not None and held.state.plan_digest == (loaded.digest if loaded else "") and held.state.undo is None:
-            return held
+            return taking.reached_by(self.store, held, Owner.current(), self.clock.now(), actor, at)
         if held is not None and (held.state.undo is not None or held.plan):
             raise taking.holding(held, route)
         async with aclosing(await self.connect(at)) as connected:
@@ -249,7 +256,8 @@ class Service:
         server, wish = at.server.rstrip("/"), only.wish(stable)
         held = self.store.active_on(server, route)
         if held is not None and held.state.fact(only.FACT) == wish and held.state.undo is None:
-            return held
+            return taking.reached_by(self.store, held, Owner.current(), self.clock.now(), actor, at)
+        self.readable(at)
         if held is not None:
             async with aclosing(await self.connect(at)) as connected:
                 world = await connected.backend.observe(Scope(route, tuple(stable)))

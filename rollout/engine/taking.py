@@ -79,6 +79,21 @@ def give_way(store: Store, held: StoredRollout, owner: Owner, now: datetime, act
     store.release(held.state.id, fence)
 
 
+def reached_by(store: Store, held: StoredRollout, owner: Owner, now: datetime, actor: str, at: GPUStack) -> StoredRollout:
+    """A rollout without a plan that is gone on with, reached as it is said now: the keys named before may be why it got no further.
+
+    RouteTaken while another live process ticks it.
+    """
+    where, known = at.model_dump(mode="json"), held.state.fact("gpustack")
+    if known is None or known == where:
+        return held
+    fence = store.claim(held.state.id, owner, LEASE)
+    event = Event(kind="fact", at=now, actor=actor, text="reached by the keys and addresses named now", data={"facts": {"gpustack": where}})
+    store.append(held.state.id, fence, [event], evolve(held.state, event))
+    store.release(held.state.id, fence)
+    return store.load(held.state.id)
+
+
 def nothing_held(route: str, view: RouteView | None) -> NotFound:
     """No marker, or no route."""
     why = f"route {route} does not exist on the server" if view is None else f"route {route} carries no marker: no rollout holds it"

@@ -28,7 +28,13 @@ set -euo pipefail
 """
     if not way.calls:
         return f"{head}\necho 'nothing to undo: the route is as it was found'\n"
-    return head + "".join(f"\n# {number}. {call.why}\n{_line(call, at)}\n" for number, call in enumerate(way.calls, 1))
+    steps = (f"\necho {shlex.quote(f'{number}. {_said(call)}')}\n{_line(call, at)}\n" for number, call in enumerate(way.calls, 1))
+    return head + "".join(steps)
+
+
+def _said(call: ByHand) -> str:
+    """What a step says when it runs: whoever started the script sees no other sign of it."""
+    return f"{call.why}; first it waits for streams that may still run (DRAIN_SECONDS)" if call.pause else call.why
 
 
 def as_json(way: WayBack, at: GPUStack, now: datetime) -> dict[str, Json]:

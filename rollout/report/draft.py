@@ -16,8 +16,9 @@ from typing import Any
 from rollout.domain.adoption import LOOSE
 from rollout.domain.preflight import findings
 from rollout.domain.samples import requests_per_hour
+from rollout.domain.shapes import Balance, balance_of
 from rollout.domain.weights import choose_mode, expressible, ladder_shares
-from rollout.domain.world import DeploymentView, RouteView, WorkerView, World
+from rollout.domain.world import DeploymentView, RouteView, TargetView, WorkerView, World, named
 from rollout.plan.fields import HOST_UNITS, OWN, Unit
 from rollout.plan.hidden import keepable
 from rollout.plan.model import GPUStack, Plan, SecretRef
@@ -94,17 +95,22 @@ def draft(world: World, at: GPUStack, route: RouteView, unit: Unit, now: datetim
 
 
 def _guess(world: World, route: RouteView) -> Guess:
-    serving = [t for t in route.targets if t.deployment is not None and not t.extra.get("fallback_status_codes")]
+    serving = [t for t in route.targets if t.deployment is not None and not t.extra.get("fallback_status_codes") and not _idle(route, t)]
     stable = tuple(dict.fromkeys(t.deployment for t in serving if t.deployment is not None))
     first = world.deployments.get(stable[0]) if stable else None
     rate = requests_per_hour(world.samples.get(stable[0]), world.now) if stable else None
     mode, replicas = choose_mode(rate), max(1, first.replicas if first else 1)
     siblings = len(route.targets) > 1
     shares = ladder_shares(None, mode, replicas, replicas, siblings=siblings)
-    weights = [t.weight for t in serving]
-    shares = tuple(s for s in shares if s >= 1 or not siblings or all(w > 0 and expressible(w, s) for w in weights))
+    weights = [t.weight for t in serving if t.weight > 0]  # a route without weights gets fine ones when it is converted
+    shares = tuple(s for s in shares if s >= 1 or not siblings or all(expressible(w, s) for w in weights))
     staging = _staging(world, stable)
     return Guess(stable, mode, rate, tuple(round(100 * s, 4) for s in shares), staging, _other(world, stable, staging))
+
+
+def _idle(route: RouteView, target: TargetView) -> bool:
+    """Weight 0 beside others that have one (2.2 takes it): it gets no request, so there is nothing to replace."""
+    return not target.weight and not target.fallback and balance_of(route) is Balance.WEIGHTED
 
 
 def _hosts(world: World, names: Sequence[str]) -> set[str]:
@@ -158,6 +164,9 @@ def _notes(world: World, route: RouteView, guess: Guess) -> Iterator[str]:
     fallback = [str(t.deployment) for t in route.targets if t.extra.get("fallback_status_codes")]
     if fallback:
         yield f"{', '.join(fallback)} is a fallback target: it is not replaced, and it may hide errors of the canary"
+    idle = [named(t) for t in route.targets if _idle(route, t)]
+    if idle:
+        yield f"{', '.join(idle)} has weight 0 beside others: it gets no request, stays as it is and is not replaced"
     views = [world.deployments[n] for n in guess.stable if n in world.deployments]
     differ = sorted({f for a, b in pairwise(views) for f in _differing(a, b)})
     if differ:

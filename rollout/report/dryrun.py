@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from rollout.analysis.config import JudgeConfig, Mode
-from rollout.domain import credentials, route_checks
+from rollout.domain import adoption, credentials, route_checks
 from rollout.domain.carrying import carrier_of, rung_shares
 from rollout.domain.receipts import Pair, Receipts
 from rollout.domain.shapes import weighted
@@ -145,7 +145,6 @@ def dry_run(plan: Plan, world: World, refusals: Sequence[str], declared: Declare
     """The forecast. `declared` and `judge` are None when the world does not even allow to compute them."""
     mode = declared.mode if declared else "thin" if plan.evidence.mode == "auto" else plan.evidence.mode.value
     below = declared.rungs_below if declared else 1
-    climbed = weighted(plan, world)
     return DryRun(
         name=plan.metadata.name,
         server=plan.gpustack.server,
@@ -157,12 +156,20 @@ def dry_run(plan: Plan, world: World, refusals: Sequence[str], declared: Declare
         notes=tuple(route_checks.notes(plan, world)),
         keys=tuple(credentials.notes(plan, world, shortest(plan, mode, below) * len(plan.stable) + (plan.window.duration or DAY))),
         adopts=declared.standing if declared else None,
-        pairs=tuple(_pair(plan, climbed, declared, index) for index in range(len(declared.receipts.pairs))) if declared else (),
+        pairs=_pairs(plan, weighted(plan, world), declared) if declared else (),
         evidence=_evidence(declared, judge) if declared and judge else None,
         deadlines=deadlines(plan, mode),
         shortest=shortest(plan, mode, below) * len(plan.stable),
         calls=tuple(calls(plan, declared.receipts, declared.ladders, declared.begin)) if declared else (),
     )
+
+
+def _pairs(plan: Plan, world: World, declared: Declared) -> tuple[PairPlan, ...]:
+    """In the world as it will be climbed. An adopted canary has a target already, and is counted as a canary alone."""
+    pairs = declared.receipts.pairs
+    if pairs[0].adopted is not None:
+        plan, world = adoption.sized(plan, world, pairs[0].canary), adoption.beside(world, pairs[0].canary)
+    return tuple(_pair(plan, world, declared, index) for index in range(len(pairs)))
 
 
 def _pair(plan: Plan, world: World, declared: Declared, index: int) -> PairPlan:

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from rollout.domain.receipts import receipts_of
-from rollout.domain.state import Event, Hold, Phase, RolloutState, StepName
+from rollout.domain.state import Event, Phase, RolloutState, StepName
 from rollout.domain.taken import by_route, goes_on, route_command
 from rollout.errors import EXIT_MEANING, ExitCode
 from rollout.plan.model import Plan
@@ -184,14 +184,18 @@ def exit_code_for(state: RolloutState) -> ExitCode:
 
 def needs_person(state: RolloutState) -> bool:
     """Nothing more happens until a person says something."""
-    held = state.phase is Phase.HOLDING and state.hold is not None and for_person(state.hold)
+    held = state.phase is Phase.HOLDING and for_person(state)
     serves_again = bool((state.fact("halt.probe") or {}).get("ok"))  # stable answered: the next tick goes on
     return (state.phase is Phase.HALTED and not serves_again) or held or state.paused is not None
 
 
-def for_person(hold: Hold) -> bool:
-    """The cause does not go away by itself: it is a person's word, or it rests on facts that only `resume` removes."""
-    return bool(hold.clears) or hold.reason in PERSON
+def for_person(state: RolloutState) -> bool:
+    """The cause does not go away by itself: it is a person's word, or it rests on facts that only `resume` removes.
+
+    What somebody else changed is in the way of a way back that has done all it could; forward it is waited for as --patience says.
+    """
+    hold = state.hold
+    return hold is not None and (bool(hold.clears) or hold.reason in PERSON or (hold.reason == "drift" and state.undo is not None))
 
 
 def verbs_for(state: RolloutState) -> tuple[str, ...]:

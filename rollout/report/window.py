@@ -36,9 +36,9 @@ class WindowView(BaseModel):
 
 
 def window_of(state: RolloutState) -> WindowView | None:
-    """None outside the window, and once the old side is being removed."""
+    """None outside the window, on the way back (which looks itself, and says what it finds), and once the old side is being removed."""
     end = ends(state)
-    if end is None or state.terminal or state.step is not StepName.CLEANUP or state.fact("cleanup.began"):
+    if end is None or state.terminal or state.undo is not None or state.step is not StepName.CLEANUP or state.fact("cleanup.began"):
         return None
     return WindowView(ends=end, sides=tuple(_side(name, raw) for name, raw in sorted((state.fact("restorable") or {}).items())))
 

@@ -47,8 +47,8 @@ def unconvert(ctx: Ctx, receipts: Receipts) -> Decision | None:
     other = [f"{named(t)} {t.weight}" for t in route.targets if t.weight not in known.get(named(t), ())]
     if other:
         told = ", ".join(f"{name} {weight}" for name, weight in back.items())
-        detail = f"somebody else set {', '.join(other)} on route {route.name}: set the weights found ({told}) by hand"
-        return HoldOn("drift", f"{detail}, then `rollout resume`")
+        detail = f"somebody else set {', '.join(other)} on route {route.name}, and weights are all or none: remove that target,"
+        return HoldOn("drift", f"{detail} or write the whole route without weights by hand (found: {told}); then `rollout resume`")
     why = f"route {route.name} balances again as it was found: its weights are taken back in one write"
     return act("reweigh", why, "undo.converted", route=route.name, weights=back)
 

@@ -41,7 +41,7 @@ def check(ctx: Ctx) -> list[str]:
         found = findings(plan, world)
     else:
         known = world.route is not None and plan.stable[0].deployment in world.deployments
-        shares = shares_of(plan, adoption.beside(world, wish["canary"])) if known else ()
+        shares = shares_of(adoption.sized(plan, world, wish["canary"]), adoption.beside(world, wish["canary"])) if known else ()
         found = adoption.refusals(plan, world, wish["canary"], shares, ctx.derive, ctx.diff)
     return [*found, *([refused] if refused else [])]
 
@@ -127,7 +127,8 @@ def _adopted(ctx: Ctx, wish: dict[str, Json]) -> dict[str, Json]:
 
 
 def _fixed(ctx: Ctx, world: World, receipts: Receipts) -> dict[str, Json]:
-    plan = ctx.the_plan
+    plan, first = ctx.the_plan, receipts.pairs[0]
+    plan = adoption.sized(plan, world, first.canary) if first.adopted is not None else plan
     (mode, rate), shares = mode_of(plan, world), shares_of(plan, weighted(plan, world))
     specs, diff = _specs(ctx, world, receipts)
     return {

@@ -340,6 +340,10 @@ class MemoryPlatform:
         return {}
 
     def _do_join(self, args: Mapping[str, Json]) -> dict[str, Json]:
+        route = self.routes[args["route"]]
+        if args["weight"] == 0 and not any(t.weight for t in route.targets):
+            route.targets.append(Target(self._id(), args["deployment"], 0, dict(args.get("extra") or {})))
+            return {"seconds": 0.05}
         return self._do_set_weight(args)
 
     def _do_set_weight(self, args: Mapping[str, Json]) -> dict[str, Json]:

@@ -20,6 +20,16 @@ from rollout.store import Store
 ROLLOUT = str(Path(sys.executable).with_name("rollout"))
 HEAVY = ("httpx", "sqlmodel", "sqlalchemy", "pydantic", "rich", "yaml", "asyncio", "numpy", "rollout.engine", "rollout.domain")
 NOW = datetime(2026, 3, 1, 2, 20, tzinfo=UTC)
+PLAN = """
+apiVersion: rollout/v1
+kind: RolloutPlan
+metadata: {name: chat-2}
+gpustack: {server: "http://127.0.0.1:9", management_key: {env: MKEY}, inference_key: {env: IKEY}}
+route: {name: chat}
+change: {unit: backend_image, to: {image_name: "sim/vllm:2"}}
+stable: [{deployment: chat-a}]
+stage: {worker: staging}
+"""
 
 
 def rollout(home: Path, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -130,6 +140,18 @@ def test_every_error_has_three_lines_and_no_traceback(tmp_path: Path, stored: st
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
     assert [word for word in ("error: ", "  why:  ", "  next: ") if word not in done.stderr] == []
+
+
+def test_a_key_that_cannot_be_read_begins_nothing_that_stands_in_the_way_of_the_corrected_plan(tmp_path: Path) -> None:
+    """The name of a variable was mistyped: the plan is refused, and the store knows of nothing that holds the route."""
+    plan, where = tmp_path / "plan.yaml", str(tmp_path / "r.db")
+    plan.write_text(PLAN, "utf-8")
+    for verb in (["run"], ["adopt", "--canary", "chat-new", "--reason", "r"]):
+        done = rollout(tmp_path, *verb, str(plan), "--store", where, IKEY="x")
+        assert done.returncode == 3
+        assert "the environment variable MKEY is not set" in done.stderr
+    listed = rollout(tmp_path, "list", "--json", "--store", where)
+    assert json.loads(listed.stdout) == []
 
 
 def test_a_reading_verb_makes_no_store(tmp_path: Path) -> None:

@@ -239,6 +239,22 @@ def test_stable_only_without_a_stable_that_serves_changes_nothing(real: Site, tm
         assert made.targets() == [(made.stable, 100)]
 
 
+@pytest.mark.parametrize("wrong", ["NOWHERE", "HOME"])
+def test_a_wrong_key_that_was_named_once_is_not_named_for_ever(sandbox: Site, tmp_path: Path, wrong: str) -> None:
+    """One that cannot be read, and one that the server refuses: the same command with the right one does it."""
+    with fresh(sandbox, tmp_path) as made:
+        by_hand(made, 10)
+        line = ["stable-only", made.route, "--stable", made.stable, *REASON]
+        mistaken = ["--server", sandbox.described["server_url"], "--management-key", f"env:{wrong}", "--inference-key", "env:IKEY"]
+        assert made.command(*line, *mistaken).returncode == REFUSED
+        assert len(made.ids()) == (0 if wrong == "NOWHERE" else 1), "without a key nothing is begun"
+        done = made.command(*line, *place(made))
+        assert done.returncode == 0, done.stderr
+        assert made.targets() == [(made.stable, 100)]
+        assert len(made.ids()) == 1
+        assert made.command("journal", made.id, "--verify").returncode == 0
+
+
 def test_stable_only_killed_between_writes_goes_on(sandbox: Site, tmp_path: Path) -> None:
     with fresh(sandbox, tmp_path) as made:
         by_hand(made, 10)
@@ -283,6 +299,7 @@ def test_the_printed_calls_restore_the_snapshot(site: Site, where: str, tmp_path
             done = bash(made, stored.stdout)
             time.sleep(0.5)
         assert done.returncode == 0, done.stderr
+        assert "remove the marker" in done.stdout.splitlines()[-1], "it says what it does"
         assert [who for who in users if who.isdigit()] == []
         assert users[-1] == made.stable
         assert made.shape() == made.before
@@ -302,6 +319,22 @@ def test_the_printed_calls_stop_where_stable_does_not_serve(sandbox: Site, tmp_p
         assert "Stop here" in done.stderr
         assert made.targets() == there
         made.revive()
+
+
+def test_the_printed_calls_delete_nothing_that_another_route_sends_to(sandbox: Site, tmp_path: Path) -> None:
+    """Users of that route are served on; the marker stays until a person has taken the deployment out of it."""
+    with judged(sandbox, tmp_path) as made:
+        canary = next(key for key, name in made.names().items() if name == f"{made.stable}-r{made.id[:8]}")
+        other = sandbox.new_route({canary: 100} if canary is not None else {})
+        text = made.command("rollback", made.id, "--print").stdout.replace("seq 60", "seq 2").replace("-lt 60", "-lt 2")
+        done = bash(made, text)
+        assert done.returncode == HALTED, done.stderr
+        assert "take it out of there first. Stop here" in done.stderr
+        assert made.targets() == [(made.stable, 100)]
+        assert sandbox.ask(str(other["name"])).status_code == 200
+        assert sandbox.admin.delete(f"/v2/model-routes/{other['id']}").status_code == 200
+        assert bash(made, made.command("rollback", made.id, "--print").stdout).returncode == 0
+        assert made.shape() == made.before
 
 
 def calls(text: str) -> list[str]:

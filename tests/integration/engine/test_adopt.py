@@ -112,6 +112,7 @@ def test_a_bad_canary_leaves_the_route_by_itself(tmp_path: Path) -> None:
         pytest.param({"weight": None}, "nothing is half done", id="no target"),
         pytest.param({"ill": True}, "is not healthy", id="a sick canary"),
         pytest.param({"alone": True}, "there is no control else", id="already at 100 %"),
+        pytest.param({"extra": {"fallback_status_codes": ["5xx"]}}, "is a fallback (for 5xx) and would stay one", id="a fallback target"),
         pytest.param(
             {"stable": 3, "weight": 1, "text": QUICK.replace("[10, 50, 100]", "[25, 45, 50, 100]")}, "rung 45.00%", id="too coarse"
         ),
@@ -127,9 +128,11 @@ def test_what_is_not_the_plan_is_refused_and_nothing_is_written(tmp_path: Path, 
         case.platform.route("chat", {"chat-a": 100})
     if "alone" in change:
         case.platform.route("chat", {HAND: 100})
+    case.platform.routes["chat"].targets[-1].extra.update(change.get("extra", {}))
     state = case.run(adopt(case, canary=change.get("canary", HAND)))
     assert (state.phase, state.exit_code) == (Phase.ABORTED, ExitCode.REFUSED), case.events[-1][0].text
     assert said in case.events[-1][0].text
+    assert len(state.fact("findings")) == 1, "nothing is said about the route as it would be without the canary"
     assert "s3cr3t" not in str([e.model_dump() for e, _ in case.events])
     assert case.platform.writes == []
 

@@ -381,6 +381,10 @@ def test_an_impossible_rollback_can_be_ended(tmp_path: Path) -> None:
     state = case.run(rollout_id)
     assert (state.phase, state.exit_code) == (Phase.ABORTED, 21)
     assert "rollout" not in case.platform.routes["chat"].meta
+    assert set(case.platform.routes) == {"chat"}, "no private route is left over"
+    said = case.events[-1][0].text
+    assert f"chat-a-r{rollout_id[:8]} serves route chat" in said
+    assert "say rollback again" not in said
 
 
 def test_a_dropped_write_is_repaired_by_a_refresh_once_the_gateway_listens_again(tmp_path: Path) -> None:

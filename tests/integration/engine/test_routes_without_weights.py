@@ -136,7 +136,8 @@ def test_a_target_that_came_meanwhile_is_not_swept_away_by_the_way_back(tmp_path
     case.platform.routes["chat"].targets.append(Target(900, "foreign", 50))
     state = case.run(rollout_id, until=lambda s: s.phase is Phase.HOLDING)
     assert state.hold is not None
-    assert "somebody else set foreign 50 on route chat: set the weights found (chat-a 0) by hand" in state.hold.detail
+    assert "somebody else set foreign 50 on route chat, and weights are all or none: remove that target" in state.hold.detail
+    assert "(found: chat-a 0)" in state.hold.detail
     assert weights(case) == {"chat-a": 100, "foreign": 50}
     case.platform.routes["chat"].targets.pop()
     case.service().say(rollout_id, "resume", "tester", "it is gone")

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from rollout.domain.state import Phase, RolloutState, StepName
+from rollout.domain.world import Scope, World
 from rollout.errors import ExitCode, StableLost
 from rollout.plan.model import GPUStack, SecretRef
 from rollout.store import Store
@@ -74,6 +76,49 @@ def test_a_stable_that_had_left_comes_back_before_anything_leaves(tmp_path: Path
     assert set(case.platform.routes) == {"chat"}, "the private route it was asked through is gone"
 
 
+@pytest.mark.parametrize("beside", [{"chat-b": 0, "chat-c": 0}, {}], ids=["a route without weights", "a route without targets"])
+def test_a_stable_comes_back_to_whatever_route_is_left(tmp_path: Path, beside: dict[str, int]) -> None:
+    """Weights are all or none; on an emptied route there is nothing to go by."""
+    case = route_of(tmp_path)
+    case.platform.route("chat", beside, {"team": "search"})
+    state = go(case, only(case))
+    assert (state.phase, state.exit_code) == (Phase.COMPLETED, 0), case.store.journal(state.id)[-1].text
+    assert weights(case) == {"chat-a": 0 if beside else 100}
+    assert changes(case)[0] == ("join", "chat-a")
+    assert case.platform.routes["chat"].meta == {"team": "search"}
+
+
+def test_a_fallback_target_is_not_taken_for_one_that_serves(tmp_path: Path) -> None:
+    case = route_of(tmp_path)
+    case.platform.routes["chat"].targets[0].extra = {"fallback_status_codes": ["5xx"]}
+    before = case.shape()
+    state = go(case, only(case))
+    assert (state.phase, state.exit_code) == (Phase.ABORTED, ExitCode.REFUSED)
+    assert "chat-a is a fallback target and takes no share" in str(state.fact("why"))
+    assert case.shape() == before
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [({"organisation": "search"}, "belongs to organisation search"), ({"namesakes": 1}, "2 routes are called `chat`")],
+    ids=["an organisation's", "one of two"],
+)
+def test_a_route_that_cannot_be_asked_or_told_apart_is_left_alone(tmp_path: Path, other: dict[str, Any], said: str) -> None:
+    case = route_of(tmp_path)
+    real = case.platform.observe
+
+    async def observe(scope: Scope) -> World:
+        world = await real(scope)
+        return replace(world, route=replace(world.route, **other) if world.route else None)
+
+    case.platform.observe = observe  # type: ignore[method-assign]
+    before = case.shape()
+    state = go(case, only(case))
+    assert (state.phase, state.exit_code) == (Phase.ABORTED, ExitCode.REFUSED)
+    assert said in str(state.fact("why"))
+    assert case.shape() == before
+
+
 def test_a_share_too_small_to_be_seen_is_asked_through_a_private_route(tmp_path: Path) -> None:
     case = route_of(tmp_path, {"chat-a": 1, "chat-b": 1000000})
     assert go(case, only(case)).phase is Phase.COMPLETED
@@ -95,6 +140,15 @@ def silent(case: Case) -> None:
         return {**seen, "ok": 0, "models": {}, "errors": ["503"]} if asked else seen
 
     case.platform._do_probe = probe  # type: ignore[method-assign]
+
+
+def test_a_parked_stable_is_told_apart_from_a_sick_one(tmp_path: Path) -> None:
+    case = Case(tmp_path)
+    rollout_id = case.start().state.id
+    case.run(rollout_id, until=reached(StepName.CLEANUP))
+    case.platform.deployments["chat-a"].spec["replicas"] = 0
+    with pytest.raises(StableLost, match="chat-a has 0 replicas, so nothing of it runs: set its replicas in GPUStack"):
+        only(case)
 
 
 @pytest.mark.parametrize("ill", [sick, silent])

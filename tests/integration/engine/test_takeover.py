@@ -26,6 +26,20 @@ def forever(_state: RolloutState) -> bool:
     return False
 
 
+def test_a_takeover_that_is_gone_on_with_is_reached_as_it_is_said_now(tmp_path: Path) -> None:
+    """The keys that were named at first may be why it was cut off."""
+    case = Case(tmp_path, QUICK)
+    case.run(case.start().state.id, until=reached(StepName.CANARY, rung=0))
+    other, elsewhere = Other(case), AT.model_copy(update={"management_key": SecretRef(file="/run/keys/m")})
+    taken = other.take()
+    assert asyncio.run(other.service().takeover(elsewhere, "chat", None, actor="eve", reason="again")).state.id == taken
+    assert other.store.load(taken).state.fact("gpustack") == elsewhere.model_dump(mode="json")
+    assert other.store.verify(taken) == 2
+    other.run(taken, until=lambda s: s.hold is not None)
+    other.service().say(taken, "rollback", "eve", "back")
+    assert other.run(taken).phase is Phase.ROLLED_BACK
+
+
 class Other:
     """Another machine with a store of its own, on the same platform."""
 
@@ -253,3 +267,20 @@ def test_a_parked_rollout_completes_under_another_owner_with_its_plan(tmp_path: 
     state = other.run(other.take(case.loaded()))
     assert state.phase is Phase.COMPLETED, (state.phase, state.hold)
     assert set(case.platform.deployments) == canaries(case, former)
+
+
+def test_a_stable_weight_that_somebody_changed_meanwhile_holds_until_it_is_back(tmp_path: Path) -> None:
+    """33 beside 55 is not the 25 % that it is called: nothing is judged, and nothing is written."""
+    case = Case(tmp_path, QUICK)
+    case.run(case.start().state.id, until=reached(StepName.CANARY, rung=0))
+    stable = next(t for t in case.platform.routes["chat"].targets if t.deployment == "chat-a")
+    stable.weight, count = 55, len(case.platform.writes)
+    other = Other(case)
+    taken = other.take(case.loaded())
+    state = other.run(taken, until=lambda s: s.hold is not None)
+    assert state.hold is not None
+    assert (state.hold.reason, "chat-a has weight 55, and 100 is its own" in state.hold.detail) == ("drift", True)
+    assert [verb for verb, _ in case.platform.writes[count:]] == ["mark_route"]
+    stable.weight = 100
+    other.service().say(taken, "resume", "eve", "set back")
+    assert other.run(taken, until=lambda s: s.step is StepName.CANARY).hold is None

@@ -90,6 +90,7 @@ def test_on_a_rung_the_canary_leaves_only_once_stable_is_active_and_answers() ->
         "POST /v1/chat/completions",
         "DELETE /v2/model-routes/40",
         "DELETE /v2/model-routes/41",
+        "GET /v2/model-route-targets?model_id=11",
         "DELETE /v2/models/11",
         "PUT /v2/model-routes/4",
     ]
@@ -97,7 +98,8 @@ def test_on_a_rung_the_canary_leaves_only_once_stable_is_active_and_answers() ->
     assert way.calls[2].body["model"] == "probe-r3f2a91c0-0-stable"
     assert way.calls[4].never
     assert way.calls[8].pause
-    assert way.calls[9].body == {"name": "chat", "meta": {"team": "x"}}
+    assert way.calls[8].never, "nobody else's route sends to it"
+    assert way.calls[10].body == {"name": "chat", "meta": {"team": "x"}}
 
 
 def test_at_a_hundred_percent_stable_joins_first_with_everything_it_had() -> None:
@@ -109,7 +111,7 @@ def test_at_a_hundred_percent_stable_joins_first_with_everything_it_had() -> Non
     ]
     assert lines(way).index("PUT /v2/model-routes/4") < lines(way).index("DELETE /v2/model-route-targets/100")
     assert [line for line in lines(way) if line.startswith("DELETE /v2/models")] == ["DELETE /v2/models/11", "DELETE /v2/models/13"]
-    assert [c.pause for c in way.calls if c.path.startswith("/v2/models/")] == [True, False], "waited for once"
+    assert [c.pause for c in way.calls if c.path.startswith("/v2/model-route-targets?model_id=")] == [True, False], "waited for once"
 
 
 def test_a_weight_that_was_too_coarse_comes_back_by_a_twin() -> None:
@@ -168,6 +170,18 @@ def test_a_converted_route_gets_its_weights_back_in_one_write_after_the_canary_l
     assert calls[back].body == {"name": "chat", "targets": [{"id": 100, "model_id": 1, "weight": 0}]}
     assert any(c.method == "DELETE" and "101" in c.path for c in calls[:back])
     assert not any("too coarse" in c.why or "second target" in c.why for c in calls)
+
+
+@pytest.mark.parametrize("version", ["v2.3.0", "v2.2.3"])
+@pytest.mark.parametrize("found", [receipts(**CONVERTED), receipts(weight=1, scaled=100)], ids=["converted", "made finer"])
+def test_a_target_that_somebody_else_set_meanwhile_is_never_overwritten(found: Receipts, version: str) -> None:
+    """The canary leaves, and there it ends: the marker stays, since the rest is still to be taken back."""
+    calls = walk(Rows({"a": 100, "a-r3f2a91c0": 100, "b": 77}, version=version), found).calls
+    assert any("leaves the route" in c.why for c in calls)
+    assert calls[-1].method == "GET"
+    assert calls[-1].why.startswith("somebody else set b 77 on this route")
+    lists = [c.body["targets"] for c in calls if c.method == "PUT" and "targets" in c.body]
+    assert all({"id": 102, "model_id": 2, "weight": 77} in rows for rows in lists)
 
 
 def test_on_2_2_a_target_leaves_by_a_list_without_it() -> None:

@@ -79,6 +79,16 @@ def test_a_weight_that_is_no_positive_integer_is_refused(verb: str, weight: Any)
     assert double.writes() == []
 
 
+def test_on_a_route_without_weights_one_joins_without() -> None:
+    """All or none; a fallback has one beside that."""
+    double = pair(0)
+    double.target("chat", "m-c", 3, fallback_status_codes=["5xx"])
+    assert double.perform("join", route="chat", deployment="m-b", weight=0)["active"] is True
+    assert double.weights("chat") == {"m-a": 0, "m-b": 0, "m-c": 3}
+    assert double.perform("join", route="chat", deployment="m-b", weight=0)["already"] is True
+    assert len(double.writes()) == 1
+
+
 def test_the_sole_targets_weight_is_never_changed_in_place() -> None:
     double = pair(100)
     with pytest.raises(Refused, match="only active target") as caught:

@@ -201,6 +201,23 @@ def test_a_rollback_that_is_known_to_be_impossible_is_refused_with_the_way_that_
     assert desk.service.said == []
 
 
+@pytest.mark.parametrize(
+    ("ended", "says"),
+    [
+        ({"phase": Phase.ROLLED_BACK, "exit_code": 10}, "There is nothing to take back"),
+        ({"phase": Phase.ABORTED, "exit_code": 3}, "There is nothing to take back"),
+        ({"phase": Phase.ABORTED, "exit_code": 21}, "says what is left"),
+        ({"phase": Phase.ABORTED, "exit_code": 31}, "`rollout rollback --route chat --server http://gpustack.lan --reason '…'`"),
+        ({"phase": Phase.COMPLETED, "exit_code": 0}, "Write a plan that goes the other way"),
+        ({"phase": Phase.COMPLETED, "exit_code": 0, "facts": {"only": {"stable": ["a"]}}}, "what stood on the route under `before`"),
+    ],
+)
+def test_what_is_left_to_do_after_an_end_follows_from_the_end(desk: FakeDesk, ended: dict[str, Any], says: str, capsys: Captured) -> None:
+    desk.put(state(waiting=None, ended=NOW, **ended))
+    assert main(["rollback", ID, "--reason", "users complain"]) == 23
+    assert says in " ".join(capsys.readouterr().err.split())
+
+
 def test_an_empty_reason_is_no_reason(desk: FakeDesk, capsys: Captured) -> None:
     desk.put(state())
     assert main(["pause", ID, "--reason", "  "]) == 2

@@ -232,3 +232,23 @@ def test_print_when_the_old_side_is_gone(desk: FakeDesk, monkeypatch: pytest.Mon
     way(monkeypatch, RollbackImpossible("deployment spark-01 is gone"))
     desk.put(state(), plan=plan().model_dump(mode="json", by_alias=True))
     assert main(["rollback", ID, "--print"]) == 23
+
+
+@pytest.mark.parametrize(
+    ("there", "left", "said"),
+    [
+        ([], {}, "before, the route had no target: there is nothing to put back"),
+        (BEFORE["targets"], {f"left.{t['deployment']}": {"at": "x"} for t in BEFORE["targets"]}, "a second passes in which nobody serves"),
+    ],
+    ids=["an emptied route", "nothing of it stayed"],
+)
+def test_stable_only_says_what_putting_it_back_would_cost(
+    desk: FakeDesk, there: list[Any], left: dict[str, Any], said: str, capsys: Captured
+) -> None:
+    found = {**ONLY, "before": {**BEFORE, "targets": there}, **left}
+    desk.put(state(facts={"only": ONLY["only"]}, plan_digest=""))
+    desk.service.states = [state(phase=Phase.COMPLETED, exit_code=0, ended=NOW, waiting=None, facts=found, plan_digest="")]
+    assert main(["stable-only", "chat", "--stable", "spark-01", *SERVER, "--reason", "r"]) == 0
+    shown = capsys.readouterr().out
+    assert said in shown
+    assert ("curl" in shown) is bool(there)

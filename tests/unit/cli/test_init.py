@@ -100,3 +100,10 @@ def test_a_place_that_cannot_be_written_is_said(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(Path, "write_text", refuse)
     assert main([*LINE, "-o", "/nowhere/chat.yaml"]) == 2
     assert "Permission denied" in capsys.readouterr().err
+
+
+def test_whatever_a_person_must_fill_in_is_said(monkeypatch: pytest.MonkeyPatch, saved: dict[str, str], capsys: Captured) -> None:
+    """No worker is free, so the one for staging is a person's to name."""
+    serve(monkeypatch, dataclasses.replace(world(), workers={}))
+    main([*LINE, "-o", "chat.yaml"])
+    assert "fill in `change.to` and what says FILL-IN, then" in capsys.readouterr().out

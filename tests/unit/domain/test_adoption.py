@@ -106,6 +106,24 @@ def test_a_pair_without_any_target_cannot_be_told() -> None:
     assert "neither a nor" in str(whereabouts(receipts(), seen(b=100, other=50), steps, staged=False))
 
 
+@pytest.mark.parametrize(
+    ("weights", "scaled", "said"),
+    [
+        ({"a": 55, "c0": 33, "b": 100}, 100, "a has weight 55, and 100 is its own"),
+        ({"a": 55, "b": 100}, 100, "a has weight 55"),
+        ({"a": 100, "b": 7}, 100, "b has weight 7"),
+        ({"a": 100, "c0": 33, "b": 100}, 1000, "a has weight 100, and 1000 is its own"),
+        ({"a": 100, "b": 100}, 1000, None),
+        ({"a": 1000, "b": 100}, 1000, None),
+    ],
+)
+def test_a_stable_whose_weight_somebody_changed_is_no_base_for_any_rung(weights: dict[str, int], scaled: int, said: str | None) -> None:
+    found = receipts()
+    found = found.model_copy(update={"pairs": (found.pairs[0].model_copy(update={"scaled": scaled}), found.pairs[1])})
+    told = whereabouts(found, seen(**weights, other=50), steps, staged=False)
+    assert isinstance(told, Going) if said is None else said in str(told)
+
+
 def test_ours_are_expected_as_they_are_and_others_as_recorded() -> None:
     """A sibling whose weight moved since, or a target that came, shows up as drift."""
     found = expected(receipts(), seen(a=100, c0=33, b=100, other=70, stranger=5))

@@ -315,3 +315,9 @@ def test_the_canary_is_asked_for_the_same_adapter() -> None:
     pair = receipts.pairs[0]
     assert receipts.asked_of(pair, pair.canary) == {"overridden_model_name": f"{pair.canary}:poet"}
     assert receipts.targets[0].extra == LORA
+
+
+def test_of_an_emptied_route_only_that_is_said_which_is_wrong() -> None:
+    """No remark on weights that nobody could have."""
+    assert list(refusals(plan(), world())) == []
+    assert [f for f in findings(plan(), world()) if "weights" in f] == []

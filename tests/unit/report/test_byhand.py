@@ -34,11 +34,11 @@ def test_keys_are_exported_by_reference_and_given_to_curl_by_a_descriptor() -> N
 
 def test_each_call_has_its_url_its_body_and_its_reason() -> None:
     text = script(WAY, AT, NOW)
-    assert "# 1. it's joined" in text
+    assert "echo '1. it'\"'\"'s joined'" in text
     assert "http://m.lan:1/v2/model-routes/4" in text
     assert "http://i.lan:2/v1/chat/completions" in text
     assert "'http://m.lan:1/v2/model-route-targets?route_id=4&model_id=2'" in text
-    assert text.index("# 3.") < text.index('sleep "${DRAIN_SECONDS:-1800}"') < text.index("DELETE")
+    assert text.index("echo '3. it is gone'") < text.index('sleep "${DRAIN_SECONDS:-1800}"') < text.index("DELETE")
     assert text.count("exit 13") == 2
     assert "{ ! grep -E '\"id\":' >/dev/null; } && break" in text
 

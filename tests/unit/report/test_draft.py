@@ -144,3 +144,32 @@ def test_fallback_and_provider_targets_are_left_out_and_named() -> None:
     assert [s.deployment for s in filled(found).stable] == ["chat-a"]
     assert any("chat-b is a fallback target" in note for note in found.notes)
     assert any("target 3 leads to no deployment" in note for note in found.notes)
+
+
+ZEROS = (TargetView(1, 1, "chat-a", 0, "active"), TargetView(2, 2, "chat-b", 0, "active"))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        (),
+        (TargetView(3, 3, "chat-c", 3, "active", {"fallback_status_codes": ["5xx"]}),),
+        (TargetView(4, None, None, 0, "active", {"provider_id": 3}),),
+    ],
+    ids=["alone", "fallback with a weight", "provider"],
+)
+@pytest.mark.parametrize("lb", ["scoring", None])
+def test_several_targets_without_weights_get_a_plan_that_lacks_the_conversion_alone(lb: str | None, more: tuple[TargetView, ...]) -> None:
+    found = made(world(*ZEROS, *more, lb=lb))
+    assert [one.split(" (")[0] for one in found.problems] == ["route `chat` has no weights"]
+    plan = filled(found)
+    assert plan.ladder == (50.0, 100.0)
+    assert [s.deployment for s in plan.stable] == ["chat-a", "chat-b"]
+
+
+def test_a_weight_of_zero_beside_others_is_nothing_to_replace() -> None:
+    """2.2 takes it; a canary of such a target could not get a share."""
+    found = made(world(TargetView(1, 1, "chat-a", 100, "active"), ZEROS[1], lb=None))
+    assert [s.deployment for s in filled(found).stable] == ["chat-a"]
+    assert found.problems == ()
+    assert any("chat-b has weight 0 beside others" in note for note in found.notes)

@@ -12,6 +12,7 @@ from rich.console import Console
 from rollout.analysis.config import config_for
 from rollout.domain.receipts import Receipts, TargetReceipt, take
 from rollout.domain.weights import rungs
+from rollout.domain.world import TargetView
 from rollout.plan.model import Plan
 from rollout.report.calls import calls
 from rollout.report.dryrun import Declared, DryRun, deadlines, dry_run, may, shortest
@@ -103,6 +104,23 @@ def test_an_adopted_canary_is_neither_made_nor_staged_and_goes_on_at_its_rung() 
     assert all(c.step != "stage" for c in told.calls)
     assert "by-hand is adopted: rung 2" in shown(told)
     assert "`rollout adopt` would start this" in shown(told)
+
+
+def test_an_adopted_canary_is_counted_once_and_as_large_as_it_is() -> None:
+    """The target that it has already is no sibling of itself: its share of the route is that of the pair, also with two replicas."""
+    seen, found = world(), receipts()
+    assert seen.route is not None
+    by_hand = dataclasses.replace(seen.deployments["spark-01"], name="by-hand", replicas=2)
+    targets = (*seen.route.targets, TargetView(9, 9, "by-hand", 100, "active"))
+    there = dataclasses.replace(
+        seen, route=dataclasses.replace(seen.route, targets=targets), deployments={**seen.deployments, "by-hand": by_hand}
+    )
+    pair = found.pairs[0].model_copy(update={"canary": "by-hand", "adopted": TargetReceipt(deployment="by-hand", weight=100)})
+    found = found.model_copy(update={"pairs": (pair, found.pairs[1])})
+    own, adopted = run().pairs, dry_run(plan(), there, (), declared(found), config_for("thin", rungs=2)).pairs
+    assert [r.effective for p in adopted for r in p.rungs] == [r.effective for p in own for r in p.rungs]
+    halved = [r.load_ratio / 2 for r in own[0].rungs if r.load_ratio]
+    assert [r.load_ratio for r in adopted[0].rungs if r.load_ratio] == pytest.approx(halved)
 
 
 def test_every_deadline_says_what_happens_then() -> None:

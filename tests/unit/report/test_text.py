@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 from rollout.domain.effects import Effect
-from rollout.domain.state import OpenIntent, Phase, RolloutState, Said, StepName, Waiting
+from rollout.domain.state import Hold, OpenIntent, Phase, RolloutState, Said, StepName, Waiting
 from rollout.report.events import event_view
 from rollout.report.text import screen, table, transition
 from rollout.report.view import Owner, SaidView, view_of
@@ -165,3 +165,12 @@ def test_a_lost_way_back_is_said_and_json_has_it() -> None:
     seen = view_of(lost, None).model_dump(mode="json")["window"]
     assert [(s["deployment"], s["word"]) for s in seen["sides"]] == [("spark-01", "not"), ("spark-02", "at_once")]
     assert view_of(state(), None).window is None
+
+
+def test_on_the_way_back_no_earlier_look_contradicts_what_the_way_back_finds() -> None:
+    gone = "the files of spark-01 are gone: /m on n1"
+    held = Hold(reason="rollback_impossible", detail=gone, since=NOW)
+    back = Said(verb="rollback", actor="ana", reason="x", at=NOW)
+    text = shown(window().model_copy(update={"phase": Phase.HOLDING, "undo": back, "hold": held}))
+    assert gone in text
+    assert "restorable by loading" not in text

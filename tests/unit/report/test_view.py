@@ -64,6 +64,8 @@ def test_promoted_is_rolled_back_and_not_aborted() -> None:
     [
         (state(), False),
         (holding("drift"), False),
+        (holding("drift").model_copy(update={"undo": SAID}), True),
+        (holding("drain_timeout").model_copy(update={"undo": SAID}), False),
         (holding("approval"), True),
         (holding("weight_not_effective", clears=("0.rung.0.tries",)), True),
         (halted(), True),
