@@ -19,7 +19,7 @@ from typing import Any, NoReturn, Self, TypeVar
 import httpx
 from pydantic import TypeAdapter, ValidationError
 
-from rollout.clients.errors import Call, HttpBadAnswer, HttpUnreachable, HttpUntrusted, cut, refusal
+from rollout.clients.errors import Call, HttpBadAnswer, HttpUnreachable, HttpUntrusted, cut, quotable, refusal
 from rollout.clients.retry import Retry
 from rollout.clients.secret import Secret
 from rollout.errors import UsageError
@@ -107,7 +107,7 @@ class Http:
         except TimeoutError:
             _unanswered(call, f"no answer within {self._limits.total:g} s")
         except (httpx.TransportError, httpx.StreamError) as error:
-            _unanswered(call, self._clean(_words(error)))
+            _unanswered(call, self._words(error))
 
     async def write(self, method: str, path: str, body: Json = None, *, repeat: bool = False) -> Json:
         """One write. Sent once, unless `repeat` says that sending it twice is the same as once."""
@@ -125,15 +125,15 @@ class Http:
         except TimeoutError:
             _unanswered(call, f"no complete answer within {self._limits.total:g} s")
         except httpx.TimeoutException as error:
-            _unanswered(call, f"{_words(error)} (connect {self._limits.connect:g} s, read {self._limits.read:g} s)")
+            _unanswered(call, f"{self._words(error)} (connect {self._limits.connect:g} s, read {self._limits.read:g} s)")
         except httpx.ConnectError as error:
             if "[SSL" in str(error):
-                raise HttpUntrusted(call, _words(error)) from None
-            _unanswered(call, self._clean(_words(error)))
+                raise HttpUntrusted(call, self._words(error)) from None
+            _unanswered(call, self._words(error))
         except (httpx.TransportError, httpx.StreamError) as error:
-            _unanswered(call, self._clean(_words(error)))
+            _unanswered(call, self._words(error))
         except httpx.DecodingError as error:
-            raise HttpBadAnswer(call, self._clean(_words(error))) from None
+            raise HttpBadAnswer(call, self._words(error)) from None
         text = raw.decode("utf-8", "replace")
         if not answer.is_success:
             raise refusal(call, text, answer.headers, self._clean)
@@ -158,10 +158,13 @@ class Http:
         try:
             return json.loads(text, parse_constant=_no_constant)
         except (ValueError, RecursionError):
-            raise HttpBadAnswer(call, f"it is not JSON: {cut(self._clean(text))}") from None
+            raise HttpBadAnswer(call, f"it is not JSON: {quotable(text, self._clean)}") from None
 
     def _clean(self, text: str) -> str:
         return self._secret.scrub(text) if self._secret else text
+
+    def _words(self, error: Exception) -> str:
+        return quotable(str(error), self._clean) or type(error).__name__
 
 
 def typed(adapter: TypeAdapter[T], data: Json, call: Call) -> T:
@@ -192,10 +195,6 @@ def _no_constant(name: str) -> NoReturn:
 def _unanswered(call: Call, why: str) -> NoReturn:
     # the cause is not chained: its request object holds the key
     raise HttpUnreachable(call, why) from None
-
-
-def _words(error: Exception) -> str:
-    return cut(str(error)) or type(error).__name__
 
 
 def _trust(base_url: str) -> ssl.SSLContext:

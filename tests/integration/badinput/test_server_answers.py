@@ -94,6 +94,23 @@ WHOLE: dict[str, tuple[Answer, int, str]] = {
     "too-many-nonsense": (http("{}", status="429 Too Many", more="Retry-After: soon\r\n"), 20, "answered 429"),
     "internal": (http('{"message":"boom"}', status="500 Internal Server Error"), 20, "boom"),
     "starting": (http("starting", status="503 Service Unavailable", kind="text/plain"), 20, "starting"),
+    "echoes-the-key-at-the-cut": (
+        http(json.dumps({"message": f"{'x' * 200} Authorization: Bearer {KEYS['ROLLOUT_MANAGEMENT_KEY']} {'y' * 90}"}), status="500 Oops"),
+        20,
+        "x Authorization: Bearer *** y",
+    ),
+    "html-with-the-key-at-the-cut": (
+        http(f"<p>{'x' * 230} {KEYS['ROLLOUT_MANAGEMENT_KEY']}</p>", kind="text/html"),
+        20,
+        "it is not JSON: <p>xxx",
+    ),
+    "tells-a-login": (
+        http('{"message":"cannot reach postgresql://gpustack:canary7never@db.lan:5432/x"}', status="500 Oops"),
+        20,
+        "cannot reach postgresql://***@db.lan:5432/x",
+    ),
+    "tells-a-variable": (http('{"message":"env: HF_TOKEN=hf_canary7never PORT=80"}', status="409 Conflict"), 3, "HF_TOKEN=*** PORT=80"),
+    "tells-it-in-the-status": (b"HTTP/1.1 2x0 " + b"x" * 170 + KEYS["ROLLOUT_MANAGEMENT_KEY"].encode() + b"\r\n\r\n", 20, "got no answer"),
     "status-600": (http("{}", status="600 Odd"), 20, "answered 600"),
     "no-content": (b"HTTP/1.1 204 No Content\r\n\r\n", 20, "`answer`"),
     "informational": (b"HTTP/1.1 103 Early Hints\r\n\r\n" * 50 + http("{}"), 20, "`version`: Field required"),
@@ -104,6 +121,8 @@ WHOLE: dict[str, tuple[Answer, int, str]] = {
 def test_an_answer_that_is_none_is_told_with_what_to_do(shell: Shell, name: str) -> None:
     answer, code, words = WHOLE[name]
     said = planned(shell, site(version=answer), code)
+    assert "canary7" not in said
+    assert KEYS["ROLLOUT_MANAGEMENT_KEY"][:12] not in said
     assert any(word in said for word in words.split("|")), said
 
 
