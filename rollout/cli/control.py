@@ -127,12 +127,13 @@ def _say(
     from rollout.domain.taken import goes_on
 
     with opened(store, actor) as desk:
-        desk.say(rollout_id, word, options.said(reason), args)
+        why = options.said(reason)
+        desk.say(rollout_id, word, why, args)
         stored = desk.store.load(rollout_id)
         state = stored.state
         owner = desk.owner(stored)
         if json:
-            output.as_json({"id": state.id, "said": word, "actor": desk.actor, "reason": reason.strip(), "ticked_by": owner and owner.name})
+            output.as_json({"id": state.id, "said": word, "actor": desk.actor, "reason": why, "ticked_by": owner and owner.name})
         else:
             output.result(f"{word.replace('_', '-')}: said to {state.id} as {desk.actor}")
         if owner is None:

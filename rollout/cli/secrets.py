@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from rollout.plan.model import SecretRef
 
 _known: list[Secret] = []
-_UNSEEN = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+_UNSEEN = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+"""controls of a terminal, of the direction of writing and of lines; half surrogate pairs"""
 
 
 def resolve(ref: SecretRef, key: str, *, env: Mapping[str, str] | None = None) -> Secret:

@@ -54,9 +54,10 @@ def say(store: Store, rollout_id: str, verb: str, actor: str, reason: str, args:
 
 def say_at_once(settings: Settings, clock: Clock, rollout_id: str, verb: str, reason: str) -> Heard | None:
     """An abort or rollback before the store is loaded; None when it could not be left that way, and `say` has to."""
+    from rollout.cli.spoken import actor
     from rollout.store.early import leave
 
-    return leave(settings.store, rollout_id, verb, settings.actor, reason, clock.now())
+    return leave(settings.store, rollout_id, verb, actor(settings.actor), reason, clock.now())
 
 
 async def connect(plan: Plan, clock: Clock) -> Connected:

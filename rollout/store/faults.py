@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from rollout.errors import NotAStore, StoreDamaged, StoreError
+from rollout.errors import NotAStore, NotFound, StoreDamaged, StoreError
 
 _ANOTHER = "or name another store with --store"
 _WITHOUT = "`rollout rollback --route NAME` works without a store."
@@ -60,6 +60,8 @@ def translated(where: str) -> Iterator[None]:
         raise store_error(where, error.orig or error) from error
     except sqlite3.Error as error:
         raise store_error(where, error) from error
+    except UnicodeEncodeError:  # bytes of a command line that are no UTF-8: no database takes them, so nothing was ever stored under them
+        raise NotFound("What was named does not exist in this store.", why="It is not UTF-8 text, and all names here are.") from None
     except PoolTimeout as error:
         raise StoreError(f"The store {where} is busy.", why=str(error), hint="Run the command again.") from error
 
