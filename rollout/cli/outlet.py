@@ -57,6 +57,7 @@ def _told() -> Iterator[None]:
 @contextlib.contextmanager
 def outlets() -> Iterator[None]:
     """Both streams, until the block is left; what is still buffered is written then."""
+    _stand_in()
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (cast("TextIO", Outlet(stream)) for stream in before)
     try:
@@ -66,9 +67,28 @@ def outlets() -> Iterator[None]:
         sys.stdout, sys.stderr = before
 
 
+def last_words(text: str) -> None:
+    """A line on stderr at the end of a command. When nobody can hear it, the exit code still says it."""
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except OSError:
+        _nowhere(sys.stderr)
+
+
 def abandon() -> None:
     """Let what is buffered go nowhere, so that the interpreter does not stumble over it at its end."""
+    _nowhere(sys.stdout)
+
+
+def _nowhere(stream: TextIO) -> None:
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
+        os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
+
+
+def _stand_in() -> None:
+    """A stream that was closed before we began (`>&-`) is none at all; what is written to it goes nowhere."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - as long as the process
