@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from rollout.store.dialects import WAIT_SECONDS, WRITES, configure, keep_log
 from rollout.store.faults import translated
 from rollout.store.tables import BACK, MetaTable
 
+_LOGIN = re.compile(r"(?:postgres(?:ql)?:)?[^/:]*:[^/]*@")
 _SMALLEST = 512
 """bytes of the shortest page SQLite has"""
 _KINDS = "A path names a SQLite file; postgresql://USER@HOST/DATABASE names PostgreSQL."
@@ -24,6 +26,8 @@ _KINDS = "A path names a SQLite file; postgresql://USER@HOST/DATABASE names Post
 
 def parse(url_or_path: str) -> URL:
     """The database that is meant. StoreError for a URL we cannot read or a database without partial unique indexes."""
+    if _LOGIN.match(url_or_path):  # not named in the message: it holds a password
+        raise NotAStore("The store's URL cannot be read.", why="It has a user and a password, but no KIND:// before them.", hint=_KINDS)
     if "://" not in url_or_path:
         return URL.create("sqlite", database=str(Path(url_or_path).expanduser().absolute()))
     try:

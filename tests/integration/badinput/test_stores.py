@@ -179,6 +179,9 @@ def test_a_full_disk_writes_nothing_by_halves(held: Shell, monkeypatch: pytest.M
     [
         ("mysql://ana@host/db", "'mysql' is not supported"),
         ("://", "cannot be read"),
+        ("ana:canary7never@db.lan/x", "no KIND:// before them"),
+        ("postgresql:ana:canary7never@db.lan/x", "no KIND:// before them"),
+        ("postgresql://ana:canary7never@db.lan:port/x", "cannot be read"),
         ("postgresql://ana:canary7never@127.0.0.1:1/db", "does not answer"),
         ("file/in/the/way/rollout.db", "Not a directory"),
         ("a\0b.db", "cannot be opened"),
