@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 from sqlalchemy import Connection, Engine, create_engine, insert, select
@@ -84,6 +86,32 @@ def prepare(engine: Engine, where: str, *, create: bool) -> str:
         if _find_id(connection) is None:
             connection.execute(insert(MetaTable).values(key="store_id", value=str(uuid.uuid4())))
         return _store_id(connection, where)
+
+
+def watched(url: URL, where: str) -> Callable[[], None]:
+    """A look whether the file that was opened is still the one of that name: raises StoreDamaged when it is not.
+
+    SQLite goes on in a file that was deleted or moved away: everything would be done and journaled, and be gone with the process.
+    """
+    path = url.database or ""
+    if url.get_backend_name() != "sqlite" or path in ("", ":memory:") or "uri" in url.query:
+        return lambda: None
+    opened = _identity(path)
+
+    def look() -> None:
+        if _identity(path) != opened:
+            why = "Another file has its name now." if Path(path).exists() else "No file has its name any more."
+            raise StoreDamaged(f"The store {where} was deleted or moved while it was in use.", why=why, hint=BACK)
+
+    return look
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _find_id(connection: Connection) -> str | None:
