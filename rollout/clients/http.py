@@ -29,6 +29,8 @@ T = TypeVar("T")
 MIB = 1 << 20
 ERROR_BODY = 64 << 10
 """bytes of an error answer that are read"""
+DEEPEST = 64
+"""levels of an answer: what is deeper can be read here, and fails wherever it is walked, copied or stored"""
 IDLE = 4.0
 """seconds an idle connection is kept; uvicorn closes its side after 5, which would look like a lost answer"""
 
@@ -156,9 +158,12 @@ class Http:
         if not text.strip():
             return None
         try:
-            return json.loads(text, parse_constant=_no_constant)
+            read = json.loads(text, parse_constant=_no_constant)
         except (ValueError, RecursionError):
             raise HttpBadAnswer(call, f"it is not JSON: {quotable(text, self._clean)}") from None
+        if _deeper(read, DEEPEST):
+            raise HttpBadAnswer(call, f"it is nested deeper than {DEEPEST} levels")
+        return read
 
     def _clean(self, text: str) -> str:
         return self._secret.scrub(text) if self._secret else text
@@ -185,6 +190,17 @@ def _date(header: str | None) -> datetime | None:
     except ValueError:
         return None
     return found if found is None or found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _deeper(value: Json, levels: int) -> bool:
+    """Level by level, since a walk that calls itself is what a deep value breaks."""
+    inside = [value]
+    for _ in range(levels + 1):
+        groups = [v.values() if isinstance(v, dict) else v for v in inside if isinstance(v, dict | list)]
+        inside = [v for group in groups for v in group]
+        if not groups:
+            return False
+    return True
 
 
 def _no_constant(name: str) -> NoReturn:

@@ -131,6 +131,13 @@ def rows(name: str, *items: Any, **page_: Any) -> dict[str, Answer]:
     return site(**{name: http(json.dumps({"items": items, "pagination": pagination}))})
 
 
+def nested(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = {"a": value}
+    return value
+
+
 ROWS: dict[str, tuple[dict[str, Answer], str]] = {
     "no-items": (site(models=http('{"pagination": {"total": 0, "totalPage": 1}}')), "`items`: Field required"),
     "no-pagination": (site(models=http('{"items": []}')), "`pagination`: Field required"),
@@ -148,6 +155,13 @@ ROWS: dict[str, tuple[dict[str, Answer], str]] = {
     "astronomic-replicas": (rows("models", {**MODEL, "replicas": 10**30}), "`items.0.replicas`"),
     "meta-is-a-list": (rows("routes", {**ROUTE, "meta": []}), "`items.0.meta`"),
     "memory-is-text": (rows("workers", {**WORKER, "status": {"memory": {"total": "128 GiB"}}}), "`items.0.status.memory.total`"),
+    "env-is-a-list": (rows("models", {**MODEL, "env": ["A=b"]}), "`items.0.env`"),
+    "env-is-text": (rows("models", {**MODEL, "env": "A=b"}), "`items.0.env`"),
+    "parameters-are-text": (rows("models", {**MODEL, "backend_parameters": "--x"}), "`items.0.backend_parameters`"),
+    "selector-is-a-list": (rows("models", {**MODEL, "worker_selector": ["spark-01"]}), "`items.0.worker_selector`"),
+    "gpus-are-a-list": (rows("models", {**MODEL, "gpu_selector": [1]}), "`items.0.gpu_selector`"),
+    "deep-meta": (rows("routes", {**ROUTE, "meta": nested(400)}), "nested deeper than 64 levels"),
+    "deep-parameters": (rows("models", {**MODEL, "backend_parameters": [nested(70)]}), "nested deeper than 64 levels"),
     "heartbeat-is-nonsense": (rows("workers", {**WORKER, "heartbeat_time": "yesterday"}), "`items.0.heartbeat_time`"),
     "endless-pages": (rows("models", MODEL, totalPage=10**9), "`pagination.totalPage` is 1000000000"),
     "negative-pages": (rows("models", MODEL, total=-1, totalPage=-1), "`pagination.total`"),
@@ -163,6 +177,10 @@ def test_a_row_outside_the_contract_is_named_by_its_key(shell: Shell, name: str)
 
 
 ODD: dict[str, dict[str, Answer]] = {
+    "deep-enough": rows("routes", {**ROUTE, "meta": nested(50)}),
+    "env-holds-a-number": rows("models", {**MODEL, "env": {"A": 7}}),
+    "parameters-hold-a-number": rows("models", {**MODEL, "backend_parameters": [7]}),
+    "categories-are-null": rows("models", {**MODEL, "categories": None}),
     "unknown-keys": rows("models", {**MODEL, "from_a_newer_server": {"a": [1]}}),
     "memory-unknown": rows("workers", {**WORKER, "status": {"memory": {"total": 0, "used": 0}}}),
     "memory-negative": rows("workers", {**WORKER, "status": {"memory": {"total": 137438953472, "used": -5}}}),
