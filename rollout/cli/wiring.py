@@ -142,12 +142,18 @@ def gpustack_at(server: str, inference: str | None, management_key: str, inferen
 
 
 def _ref(option: str, text: str) -> SecretRef:
+    from pydantic import ValidationError
+
+    from rollout.plan.hidden import is_secret
     from rollout.plan.model import SecretRef
 
     kind, _, where = text.partition(":")
-    if kind not in ("env", "file") or not where:
-        raise UsageError(f"`{option}` is no reference to a key", why="a key itself is never taken from the command line", hint=HOW)
-    return SecretRef(env=where) if kind == "env" else SecretRef(file=where)
+    try:
+        if kind in ("env", "file") and where and not is_secret((), where):
+            return SecretRef(env=where) if kind == "env" else SecretRef(file=where)
+    except ValidationError:
+        pass  # no name of a variable; it may be the key itself, so it is not repeated
+    raise UsageError(f"`{option}` is no reference to a key", why="a key itself is never taken from the command line", hint=HOW)
 
 
 def plan_of(stored: StoredRollout) -> Plan | None:

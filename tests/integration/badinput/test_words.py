@@ -11,6 +11,7 @@ from tests.integration.badinput.said import KEYS, Shell
 from tests.integration.badinput.test_stores import ID, held
 
 __all__ = ["held"]
+MANAGEMENT = KEYS["ROLLOUT_MANAGEMENT_KEY"]
 NO_TEXT = "x\udcff\udcfe"
 """bytes that are no UTF-8, as Python hands them over"""
 
@@ -87,3 +88,30 @@ def test_bytes_that_are_no_text_are_no_name_of_anything(held: Shell, line: tuple
     done = held.run(*line)
     assert done.code in (2, 3, 20), done
     assert "  next: " in done.err
+
+
+@pytest.mark.parametrize(
+    "where", [f"env:{MANAGEMENT}", f"file:{MANAGEMENT}", "env:canary7-with-a-dash", "env:canary7 two words", MANAGEMENT]
+)
+@pytest.mark.parametrize("verb", [("rollback", "--route", "chat", "--reason", "y"), ("init", "chat", "--unit", "parameters")])
+def test_a_key_in_the_place_of_its_reference_is_not_repeated(shell: Shell, verb: tuple[str, ...], where: str) -> None:
+    said = shell.fails(2, *verb, "--server", "http://127.0.0.1:1", "--management-key", where)
+    assert "`--management-key` is no reference to a key" in said
+    assert "canary7" not in said
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (("list", "--limit", "99999999999999999999"), "--limit"),
+        (("extend-window", ID, "--until", "0001-01-01T00:00+23:59", "--reason", "y"), "is no moment"),
+        (("extend-window", ID, "--until", "9999-12-31T23:59-23:59", "--reason", "y"), "is no moment"),
+        (("extend-window", ID, "--until", "9999-12-31", "--reason", "y"), "is too far away"),
+        (("extend-window", ID, "--until", "\u0662\u0660\u0662\u0666", "--reason", "y"), "is no moment"),
+        (("extend-window", ID, "--by", "99999999999999999999999d", "--reason", "y"), "is no duration"),
+        (("wait", ID, "--until", "promoted", "--timeout", "1e9h"), "is no duration"),
+        (("wait", ID, "--until", "promoted", "--timeout", "-5s"), "is no duration"),
+    ],
+)
+def test_numbers_and_moments_have_their_bounds(held: Shell, line: tuple[str, ...], words: str) -> None:
+    assert words in held.fails(2, *line)
