@@ -196,7 +196,10 @@ class Engine:
         return self._event("outcome", f"{result}: {effect.why}", verb=effect.verb, result=result, facts=facts, receipt=receipt)
 
     def _refused(self, state: RolloutState, effect: Effect, error: Refused) -> Tick:
-        fact = {"verb": effect.verb, "error": f"{error.message} {error.why}".strip(), "at": self.clock.now().isoformat()}
+        told = f"{error.message} {error.why}".strip()
+        if isinstance(error, KeyRefused):  # a key that may look and not write, or ended in between: only a person can mend that
+            told = f"{told}; {error.hint}"
+        fact = {"verb": effect.verb, "error": told, "at": self.clock.now().isoformat()}
         event = self._event("outcome", f"refused: {effect.why}", verb=effect.verb, result="refused", facts={"refused": fact})
         return Tick(self._write(state, [event]), self.clock.now())
 
