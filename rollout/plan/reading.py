@@ -5,6 +5,7 @@ A pipe is waited for, but not for ever: one that nobody writes to would hold a c
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import stat
@@ -19,11 +20,11 @@ def beginning(path: str | Path, limit: int, *, patience: float = PATIENCE, end: 
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if stat.S_ISDIR(os.fstat(descriptor).st_mode):
-            raise IsADirectoryError(21, "Is a directory")
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         data = b""
         while len(data) < limit and not (end and end in data):
             if not select.select([descriptor], [], [], patience)[0]:
-                raise TimeoutError(110, f"nothing was written to it for {patience:g} s")
+                raise TimeoutError(errno.ETIMEDOUT, f"nothing was written to it for {patience:g} s")
             piece = os.read(descriptor, min(limit - len(data), 1 << 16))
             if not piece:
                 break
