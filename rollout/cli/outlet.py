@@ -6,6 +6,7 @@ Changes no text. It is put in front by `app.main` and taken away again.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 from collections.abc import Iterator
@@ -88,7 +89,13 @@ def _nowhere(stream: TextIO) -> None:
 
 
 def _stand_in() -> None:
-    """A stream that was closed before we began (`>&-`) is none at all; what is written to it goes nowhere."""
+    """A stream that was closed before we began (`>&-`) is none at all: what is written to it goes nowhere.
+
+    And one that cannot carry a sign (a Latin-1 terminal, our check marks) shows `?` in its place, instead of ending the command.
+    """
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
+        stream = getattr(sys, name)
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="replace")
+        if stream is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - as long as the process
