@@ -36,7 +36,7 @@ def derive_spec(stable: Mapping[str, Json], unit: str, to: Mapping[str, Json], s
         for key, value in to.items():
             _set(spec, key, _merged_env(spec.get("env"), value) if key == "env" else value)
     _size(spec, {k: v for k, v in sizing.items() if v is not None})
-    _check_types(spec)
+    _check_types(spec, to)
     return {**spec, "name": name, "enable_model_route": False}
 
 
@@ -136,14 +136,18 @@ def _set(spec: Spec, key: str, value: Json) -> None:
         spec[key] = copy.deepcopy(value)
 
 
-def _check_types(spec: Mapping[str, Json]) -> None:
+def _check_types(spec: Mapping[str, Json], to: Mapping[str, Json]) -> None:
+    """What a server would take and a node would fail at; a field that the plan does not change is stable's own."""
     parameters, env = spec.get("backend_parameters"), spec.get("env")
     if parameters is not None and not (isinstance(parameters, list) and all(isinstance(p, str) for p in parameters)):
-        raise PlanError(
-            "`change.to.backend_parameters` is not a list of texts.", hint='Write the whole list, such as ["--max-model-len=8192"].'
-        )
-    if env is not None and not all(isinstance(v, str) for v in env.values()):
-        raise PlanError("`change.to.env` holds a value that is not text.", hint="Put numbers and true/false in quotes.")
+        hint = 'Write the whole list, such as ["--max-model-len=8192"].'
+        raise PlanError(f"{_whose('backend_parameters', to)} is not a list of texts.", hint=hint)
+    if env is not None and not (isinstance(env, Mapping) and all(isinstance(v, str) for v in env.values())):
+        raise PlanError(f"{_whose('env', to)} is not a mapping of names to texts.", hint="Put numbers and true/false in quotes.")
+
+
+def _whose(field: str, to: Mapping[str, Json]) -> str:
+    return f"`change.to.{field}`" if field in to else f"`{field}` of stable's deployment"
 
 
 def _comparable(spec: Mapping[str, Json]) -> Spec:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 import typer
@@ -10,6 +11,7 @@ from rollout.cli import options, output
 from rollout.cli.lazy import verb
 from rollout.errors import ExitCode, UsageError
 
+FARTHEST = timedelta(days=366)
 EXITS = (ExitCode.DONE, ExitCode.USAGE)
 Park = Annotated[bool, typer.Option("--park", help="Let the old side be scaled to 0 in the window; a rollback then takes its load time.")]
 By = Annotated[str | None, typer.Option("--by", metavar="DURATION", help="How much longer, such as 12h.")]
@@ -116,8 +118,20 @@ def extend_window(
     if (by is None) == (until is None):
         why = "it got neither" if by is None else "it got both"
         raise UsageError("`rollout extend-window` needs --by or --until", why=why, hint="such as --by 12h.")
-    args = {"by": seconds("--by", by)} if by is not None else {"until": moment("--until", until or "").isoformat()}
+    if by is not None:
+        return _say("extend_window", rollout_id, reason, store, actor, {"by": seconds("--by", by)}, json=json)
+    args = {"until": _near(moment("--until", until or ""), until or "").isoformat()}
     return _say("extend_window", rollout_id, reason, store, actor, args, json=json)
+
+
+def _near(until: datetime, text: str) -> datetime:
+    """As far away as --by may reach, and no further."""
+    from rollout.clock import SystemClock
+
+    if until - SystemClock().now() > FARTHEST:
+        hint = "say it again later; a window may be extended as often as you like."
+        raise UsageError(f"`--until {text}` is too far away", why=f"expected a moment within {FARTHEST.days}d from now", hint=hint)
+    return until
 
 
 def _say(
@@ -127,12 +141,13 @@ def _say(
     from rollout.domain.taken import goes_on
 
     with opened(store, actor) as desk:
-        desk.say(rollout_id, word, options.said(reason), args)
+        why = options.said(reason)
+        desk.say(rollout_id, word, why, args)
         stored = desk.store.load(rollout_id)
         state = stored.state
         owner = desk.owner(stored)
         if json:
-            output.as_json({"id": state.id, "said": word, "actor": desk.actor, "reason": reason.strip(), "ticked_by": owner and owner.name})
+            output.as_json({"id": state.id, "said": word, "actor": desk.actor, "reason": why, "ticked_by": owner and owner.name})
         else:
             output.result(f"{word.replace('_', '-')}: said to {state.id} as {desk.actor}")
         if owner is None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from rollout.cli import wiring
+from rollout.cli import spoken, wiring
 from rollout.clock import Clock, SystemClock
 from rollout.domain.state import Event, RolloutState
 from rollout.report.events import routine
@@ -31,7 +31,7 @@ class Desk:
 
     @property
     def actor(self) -> str:
-        return self.settings.actor
+        return spoken.actor(self.settings.actor)
 
     def service(self) -> Service:
         """The engine over this store."""

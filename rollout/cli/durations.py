@@ -21,7 +21,7 @@ def moment(option: str, text: str) -> datetime:
     """A moment in UTC; without a zone it is UTC. UsageError that names the option."""
     try:
         read = datetime.fromisoformat(text.strip())
-    except ValueError as error:
+        return (read if read.tzinfo else read.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError) as error:  # OverflowError: the first or the last day that there is, in another zone
         hint = f"write it as in {option} 2026-12-04T18:00Z."
         raise UsageError(f"`{option} {text}` is no moment", why=str(error), hint=hint) from None
-    return (read if read.tzinfo else read.replace(tzinfo=UTC)).astimezone(UTC)

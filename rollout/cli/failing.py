@@ -13,6 +13,7 @@ from pathlib import Path
 
 import typer
 
+from rollout.cli.outlet import last_words
 from rollout.cli.secrets import redact
 from rollout.errors import ExitCode, RolloutError
 from rollout.settings import DEBUG, Settings
@@ -61,14 +62,14 @@ def findings(error: RolloutError) -> list[str]:
 def show(what: str, why: str, following: str, *, findings: Iterable[str] = (), word: str = "error") -> None:
     """The three lines, with findings between what and why."""
     lines = [f"{word}: {what}", *(f"  - {one}" for one in findings), f"  why:  {why}", f"  next: {following}"]
-    print(redact("\n".join(lines)), file=sys.stderr)
+    last_words(redact("\n".join(lines)))
 
 
 def _usage(error: typer.TyperException) -> int:
     """Typer's own complaints: a wrong option, a missing argument, no verb at all."""
     context = getattr(error, "ctx", None)
     if type(error).__name__ == "NoArgsIsHelpError":
-        print(getattr(error, "message", str(error)), file=sys.stderr)
+        last_words(getattr(error, "message", str(error)))
         return int(ExitCode.USAGE)
     path = context.command_path if context is not None else "rollout"
     told = getattr(error, "format_message", lambda: str(error))()
@@ -89,7 +90,7 @@ def _unexpected(error: BaseException) -> int:
 
 
 def _trace(error: BaseException) -> None:
-    print(redact("".join(traceback.format_exception(error))), file=sys.stderr, end="")
+    last_words(redact("".join(traceback.format_exception(error))).rstrip())
 
 
 def _log(error: BaseException, path: Path) -> str:

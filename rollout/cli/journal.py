@@ -25,7 +25,7 @@ Verify = Annotated[bool, typer.Option("--verify", help="Check the hash chain ins
 def journal(rollout_id: options.RolloutId, verify: Verify = False, json: options.Json = False, store: options.Store = None) -> int:
     """Print what was done, by whom and why; --verify checks the chain.
 
-    Each entry carries the hash of the one before it, so a changed entry shows. A broken chain ends with exit code 1.
+    Each entry carries the hash of the one before it, so a changed entry shows. A broken chain ends with 13.
     """
     from rollout.cli.desk import opened
 
@@ -43,5 +43,7 @@ def journal(rollout_id: options.RolloutId, verify: Verify = False, json: options
         output.as_json([dataclasses.asdict(row) for row in rows])
         return int(ExitCode.DONE)
     for row in rows:
-        output.result(f"{row.seq:>5}  {row.at.astimezone():%Y-%m-%d %H:%M:%S}  {row.kind:<8}  {row.actor:<16}  {row.text}")
+        output.result(
+            f"{row.seq:>5}  {row.at.astimezone():%Y-%m-%d %H:%M:%S}  {row.kind:<8}  {row.actor:<16}  {' '.join(row.text.splitlines())}"
+        )
     return int(ExitCode.DONE)

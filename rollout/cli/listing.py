@@ -12,7 +12,7 @@ from rollout.errors import ExitCode
 
 Active = Annotated[bool, typer.Option("--active", help="Only those that have not ended.")]
 Route = Annotated[str | None, typer.Option("--route", metavar="NAME", help="Only those of this route.")]
-Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most so many.")]
+Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, max=100_000, help="At most so many.")]
 
 
 @verb(examples=("rollout list --active", "rollout list --route chat --json | jq '.[0].phase'"), exits=(ExitCode.DONE,))

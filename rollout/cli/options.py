@@ -9,6 +9,8 @@ import typer
 from rollout.errors import UsageError
 from rollout.settings import STORE
 
+SHOWN = 200
+"""characters of a reason that are repeated to whoever gave it"""
 Store = Annotated[
     str | None,
     typer.Option(
@@ -38,10 +40,15 @@ Patience = Annotated[
 
 
 def said(reason: str) -> str:
-    """The reason; UsageError when it says nothing."""
-    if not reason.strip():
+    """The reason as it is kept, and told when that is not what was written; UsageError when it says nothing."""
+    from rollout.cli import output, spoken
+
+    line = spoken.kept(reason)
+    if not line:
         raise UsageError("a reason is needed", why="`--reason` is empty", hint='write why: --reason "…"; it is kept in the journal.')
-    return reason.strip()
+    if line != " ".join(reason.split()):
+        output.progress(f"the reason is kept as: {line[:SHOWN]}")
+    return line
 
 
 def needed(reason: str | None) -> str:

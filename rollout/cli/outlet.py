@@ -6,6 +6,7 @@ Changes no text. It is put in front by `app.main` and taken away again.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 from collections.abc import Iterator
@@ -57,6 +58,7 @@ def _told() -> Iterator[None]:
 @contextlib.contextmanager
 def outlets() -> Iterator[None]:
     """Both streams, until the block is left; what is still buffered is written then."""
+    _stand_in()
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (cast("TextIO", Outlet(stream)) for stream in before)
     try:
@@ -66,9 +68,34 @@ def outlets() -> Iterator[None]:
         sys.stdout, sys.stderr = before
 
 
+def last_words(text: str) -> None:
+    """A line on stderr at the end of a command. When nobody can hear it, the exit code still says it."""
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except OSError:
+        _nowhere(sys.stderr)
+
+
 def abandon() -> None:
     """Let what is buffered go nowhere, so that the interpreter does not stumble over it at its end."""
+    _nowhere(sys.stdout)
+
+
+def _nowhere(stream: TextIO) -> None:
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
+        os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
+
+
+def _stand_in() -> None:
+    """A stream that was closed before we began (`>&-`) is none at all: what is written to it goes nowhere.
+
+    And one that cannot carry a sign (a Latin-1 terminal, our check marks) shows `?` in its place, instead of ending the command.
+    """
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="replace")
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - as long as the process

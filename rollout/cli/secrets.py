@@ -17,8 +17,13 @@ from rollout.errors import PreflightError, UsageError
 if TYPE_CHECKING:
     from rollout.plan.model import SecretRef
 
+LONGEST = 1 << 14
+"""bytes of a key with its line's end"""
+PATIENCE = 10.0
+"""seconds that a pipe with a key is waited for"""
 _known: list[Secret] = []
-_UNSEEN = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+_UNSEEN = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+"""controls of a terminal, of the direction of writing and of lines; half surrogate pairs"""
 
 
 def resolve(ref: SecretRef, key: str, *, env: Mapping[str, str] | None = None) -> Secret:
@@ -56,12 +61,17 @@ def _from_env(name: str, key: str, env: Mapping[str, str]) -> str:
 
 
 def _from_file(path: str, key: str) -> str:
-    what, place = f"`{key}` cannot be read", Path(path).expanduser()
+    from rollout.plan.reading import beginning
+
+    what, place = f"`{key}` cannot be read", path
     try:
-        lines = place.read_text("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        cause = error.strerror if isinstance(error, OSError) else "it is not text"
+        place = str(Path(path).expanduser())
+        line, ended, _ = beginning(place, LONGEST, patience=PATIENCE, end=b"\n").partition(b"\n")
+        text = line.decode("utf-8").strip()
+    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: the home of a user that nobody knows
+        cause = getattr(error, "strerror", None) or ("it is not text" if isinstance(error, UnicodeDecodeError) else "an impossible name")
         raise PreflightError(what, why=f"the file {place}: {cause}", hint=f"put the key on the first line of {place}.") from None
-    if not lines or not lines[0].strip():
-        raise PreflightError(what, why=f"the first line of {place} is empty", hint=f"put the key on the first line of {place}.")
-    return lines[0].strip()
+    if not text or (len(line) >= LONGEST and not ended):
+        state = "empty" if not text else f"longer than {LONGEST} bytes"
+        raise PreflightError(what, why=f"the first line of {place} is {state}", hint=f"put the key on the first line of {place}.")
+    return text

@@ -49,7 +49,7 @@ def abort(
     Works in every phase that has not ended, ahead of everything else. When nobody ticks the rollout, this command carries the
     undo out itself. It ends with 0 once everything is as it was found.
     """
-    return _go_back("abort", rollout_id, reason, store, actor, json=json)
+    return _go_back("abort", rollout_id, options.said(reason), store, actor, json=json)
 
 
 @verb(
@@ -124,8 +124,7 @@ def rollback(
 
 
 def _go_back(word: str, rollout_id: str, reason: str, store: str | None, actor: str | None, *, json: bool) -> int:
-    why = options.said(reason)
-    heard = _heard(word, rollout_id, why, store, actor)
+    heard = _heard(word, rollout_id, reason, store, actor)
 
     import asyncio
 
@@ -137,7 +136,7 @@ def _go_back(word: str, rollout_id: str, reason: str, store: str | None, actor: 
     with opened(store, actor) as desk:
         if heard is None:
             _reachable(desk.store.load(rollout_id).state)
-        state = desk.store.load(heard).state if heard else desk.say(rollout_id, word, why)
+        state = desk.store.load(heard).state if heard else desk.say(rollout_id, word, reason)
         output.progress(f"{word}: said to {state.id} as {desk.actor}")
         while not asyncio.run(_by_owner(desk, state.id)):
             deaf = desk.owner(desk.store.load(state.id)) is not None

@@ -54,9 +54,10 @@ def say(store: Store, rollout_id: str, verb: str, actor: str, reason: str, args:
 
 def say_at_once(settings: Settings, clock: Clock, rollout_id: str, verb: str, reason: str) -> Heard | None:
     """An abort or rollback before the store is loaded; None when it could not be left that way, and `say` has to."""
+    from rollout.cli.spoken import actor
     from rollout.store.early import leave
 
-    return leave(settings.store, rollout_id, verb, settings.actor, reason, clock.now())
+    return leave(settings.store, rollout_id, verb, actor(settings.actor), reason, clock.now())
 
 
 def readable(at: GPUStack) -> None:
@@ -147,12 +148,18 @@ def gpustack_at(server: str, inference: str | None, management_key: str, inferen
 
 
 def _ref(option: str, text: str) -> SecretRef:
+    from pydantic import ValidationError
+
+    from rollout.plan.hidden import is_secret
     from rollout.plan.model import SecretRef
 
     kind, _, where = text.partition(":")
-    if kind not in ("env", "file") or not where:
-        raise UsageError(f"`{option}` is no reference to a key", why="a key itself is never taken from the command line", hint=HOW)
-    return SecretRef(env=where) if kind == "env" else SecretRef(file=where)
+    try:
+        if kind in ("env", "file") and where and not is_secret((), where):
+            return SecretRef(env=where) if kind == "env" else SecretRef(file=where)
+    except ValidationError:
+        pass  # no name of a variable; it may be the key itself, so it is not repeated
+    raise UsageError(f"`{option}` is no reference to a key", why="a key itself is never taken from the command line", hint=HOW)
 
 
 def plan_of(stored: StoredRollout) -> Plan | None:

@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from rollout.errors import BadAnswer, KeyRefused, Refused, Unreachable
+from rollout.plan.hidden import keepable_text
 
 CUT = 256
 """characters of an answer that an error may quote"""
+LOOKED_AT = 4096
+"""characters of an answer that are searched for what must not be quoted"""
 TEMPORARY = frozenset({408, 425, 429})
 """4xx that mean "later", not "no\""""
 RECIPE = "docs/how-to/hand-out-keys.md has the two calls that make both keys."
@@ -106,7 +109,7 @@ def refusal(
 ) -> HttpUnreachable | HttpRefused | HttpBadAnswer:
     """The error for an answer that is not 2xx. `text` is the body; `clean` takes secrets out of what is quoted."""
     status = call.status or 0
-    why = cut(clean(_said(text) or text.strip() or "it said nothing"))
+    why = quotable(_said(text) or text.strip() or "it said nothing", clean)
     if 300 <= status < 400:
         return HttpBadAnswer(call, f"it redirects ({status}); redirects are not followed, so that a key goes to nobody else")
     if 400 <= status < 500 and status not in TEMPORARY:
@@ -114,6 +117,15 @@ def refusal(
     if status == 500 and _says_not_found(text):
         return HttpRefused(call, why)
     return HttpUnreachable(call, why, retry_after=seconds_of(headers.get("retry-after")))
+
+
+def quotable(text: str, clean: Callable[[str], str] | None = None) -> str:
+    """What a message may repeat of a server's words: no key of ours (`clean`), no secret of anybody else, and not much.
+
+    In this order: a key of which the end was cut off is recognised by nobody, and is still half a key.
+    """
+    line = " ".join((clean(text) if clean else text).split())[:LOOKED_AT]
+    return cut(keepable_text(line))
 
 
 def cut(text: str) -> str:

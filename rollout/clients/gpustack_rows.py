@@ -97,6 +97,10 @@ class Model(Row):
     ready_replicas: Count = 0
     state: str | None = None
     categories: list[str] | None = None
+    backend_parameters: list[Json] | None = None
+    env: dict[str, Json] | None = None
+    worker_selector: dict[str, Json] | None = None
+    gpu_selector: dict[str, Json] | None = None
 
 
 class Claim(Part):

@@ -19,7 +19,7 @@ from typing import Any, NoReturn, Self, TypeVar
 import httpx
 from pydantic import TypeAdapter, ValidationError
 
-from rollout.clients.errors import Call, HttpBadAnswer, HttpUnreachable, HttpUntrusted, cut, refusal
+from rollout.clients.errors import Call, HttpBadAnswer, HttpUnreachable, HttpUntrusted, cut, quotable, refusal
 from rollout.clients.retry import Retry
 from rollout.clients.secret import Secret
 from rollout.errors import UsageError
@@ -29,6 +29,8 @@ T = TypeVar("T")
 MIB = 1 << 20
 ERROR_BODY = 64 << 10
 """bytes of an error answer that are read"""
+DEEPEST = 64
+"""levels of an answer: what is deeper can be read here, and fails wherever it is walked, copied or stored"""
 IDLE = 4.0
 """seconds an idle connection is kept; uvicorn closes its side after 5, which would look like a lost answer"""
 
@@ -107,7 +109,7 @@ class Http:
         except TimeoutError:
             _unanswered(call, f"no answer within {self._limits.total:g} s")
         except (httpx.TransportError, httpx.StreamError) as error:
-            _unanswered(call, self._clean(_words(error)))
+            _unanswered(call, self._words(error))
 
     async def write(self, method: str, path: str, body: Json = None, *, repeat: bool = False) -> Json:
         """One write. Sent once, unless `repeat` says that sending it twice is the same as once."""
@@ -125,15 +127,15 @@ class Http:
         except TimeoutError:
             _unanswered(call, f"no complete answer within {self._limits.total:g} s")
         except httpx.TimeoutException as error:
-            _unanswered(call, f"{_words(error)} (connect {self._limits.connect:g} s, read {self._limits.read:g} s)")
+            _unanswered(call, f"{self._words(error)} (connect {self._limits.connect:g} s, read {self._limits.read:g} s)")
         except httpx.ConnectError as error:
             if "[SSL" in str(error):
-                raise HttpUntrusted(call, _words(error)) from None
-            _unanswered(call, self._clean(_words(error)))
+                raise HttpUntrusted(call, self._words(error)) from None
+            _unanswered(call, self._words(error))
         except (httpx.TransportError, httpx.StreamError) as error:
-            _unanswered(call, self._clean(_words(error)))
+            _unanswered(call, self._words(error))
         except httpx.DecodingError as error:
-            raise HttpBadAnswer(call, self._clean(_words(error))) from None
+            raise HttpBadAnswer(call, self._words(error)) from None
         text = raw.decode("utf-8", "replace")
         if not answer.is_success:
             raise refusal(call, text, answer.headers, self._clean)
@@ -156,12 +158,18 @@ class Http:
         if not text.strip():
             return None
         try:
-            return json.loads(text, parse_constant=_no_constant)
+            read = json.loads(text, parse_constant=_no_constant)
         except (ValueError, RecursionError):
-            raise HttpBadAnswer(call, f"it is not JSON: {cut(self._clean(text))}") from None
+            raise HttpBadAnswer(call, f"it is not JSON: {quotable(text, self._clean)}") from None
+        if _deeper(read, DEEPEST):
+            raise HttpBadAnswer(call, f"it is nested deeper than {DEEPEST} levels")
+        return read
 
     def _clean(self, text: str) -> str:
         return self._secret.scrub(text) if self._secret else text
+
+    def _words(self, error: Exception) -> str:
+        return quotable(str(error), self._clean) or type(error).__name__
 
 
 def typed(adapter: TypeAdapter[T], data: Json, call: Call) -> T:
@@ -184,6 +192,17 @@ def _date(header: str | None) -> datetime | None:
     return found if found is None or found.tzinfo else found.replace(tzinfo=UTC)
 
 
+def _deeper(value: Json, levels: int) -> bool:
+    """Level by level, since a walk that calls itself is what a deep value breaks."""
+    inside = [value]
+    for _ in range(levels + 1):
+        groups = [v.values() if isinstance(v, dict) else v for v in inside if isinstance(v, dict | list)]
+        inside = [v for group in groups for v in group]
+        if not groups:
+            return False
+    return True
+
+
 def _no_constant(name: str) -> NoReturn:
     msg = f"{name} is not JSON"
     raise ValueError(msg)
@@ -192,10 +211,6 @@ def _no_constant(name: str) -> NoReturn:
 def _unanswered(call: Call, why: str) -> NoReturn:
     # the cause is not chained: its request object holds the key
     raise HttpUnreachable(call, why) from None
-
-
-def _words(error: Exception) -> str:
-    return cut(str(error)) or type(error).__name__
 
 
 def _trust(base_url: str) -> ssl.SSLContext:

@@ -8,6 +8,7 @@ from rollout.domain import credentials, route_checks
 from rollout.domain.carrying import refused_rungs, untold, version_of
 from rollout.domain.health import marker_of, serving
 from rollout.domain.ladder import shares_of
+from rollout.domain.receipts import WORDS
 from rollout.domain.shapes import Balance, balance_of, conversion, weighted
 from rollout.domain.weights import expressible, nearest, scale_for, weight_during
 from rollout.domain.world import World
@@ -107,6 +108,6 @@ def holder(world: World) -> str | None:
     marker = marker_of(world.route)
     if marker is None:
         return None
-    began, by = marker.get("id", "?"), marker.get("by")
+    began, by = str(marker.get("id", "?"))[:WORDS], str(marker.get("by") or "")[:WORDS]
     who = f"rollout {by} (which took over from {began}; store" if by else f"rollout {began} (store"
-    return f"{who} {str(marker.get('store', '?'))[:8]}, until {marker.get('expires', '?')})"
+    return f"{who} {str(marker.get('store', '?'))[:8]}, until {str(marker.get('expires', '?'))[:WORDS]})"

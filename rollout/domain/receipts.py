@@ -9,10 +9,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from rollout.domain.state import Frozen, RolloutState
 from rollout.domain.world import RouteView, TargetView, named
+from rollout.errors import RollbackImpossible
 from rollout.plan.hidden import keepable
 
 Json = Any
@@ -20,6 +21,8 @@ _SUFFIX = re.compile(r"-r[0-9a-f]{8}$")
 LONGEST = 60
 """characters of a name we give; the server makes longer ones out of it, for instances"""
 MARK = 6
+WORDS = 64
+"""characters of somebody else's marker that a message repeats"""
 
 
 class TargetReceipt(Frozen):
@@ -201,6 +204,24 @@ def marker(receipts: Receipts, store_id: str, nonce: str, expires: datetime, by:
         "expires": expires.isoformat(),
         "receipts": receipts.model_dump(mode="json"),
     }
+
+
+def recorded(marker: Mapping[str, Json]) -> Receipts | None:
+    """The receipts in a marker; None when it holds none that this release can read: it may be anybody's, cut, or of another release."""
+    try:
+        return Receipts.model_validate(marker.get("receipts"))
+    except ValidationError:
+        return None
+
+
+def illegible(route: str, marker: Mapping[str, Json]) -> RollbackImpossible:
+    """A marker without readable receipts: nothing says what was there before."""
+    return RollbackImpossible(
+        f"The marker on route {route} (rollout {str(marker.get('id', '?'))[:WORDS]}) holds no receipts that this release can read.",
+        why="It was cut or changed, or another release wrote it: nothing says what a rollback has to restore.",
+        hint="Go back with the release that wrote it. Or let the deployments that you name serve alone, which needs no receipts: "
+        f"`rollout stable-only {route} --stable NAME --server URL --reason …`.",
+    )
 
 
 def receipts_of(state: RolloutState) -> Receipts | None:

@@ -12,7 +12,7 @@ from typing import Any
 from rollout.domain.context import Ctx, act, awaited
 from rollout.domain.decision import Decision, Finish, Halt, HoldOn, Record
 from rollout.domain.health import is_ours, marker_of, serving
-from rollout.domain.receipts import Receipts, marker, short, take
+from rollout.domain.receipts import Receipts, marker, recorded, short, take
 from rollout.domain.route_checks import namesakes
 from rollout.domain.shapes import WHOLE
 from rollout.domain.state import Phase
@@ -108,13 +108,14 @@ def _look(ctx: Ctx) -> Decision:
     gap = unfit(ctx.world, names)
     if gap:
         return _stop(ctx, gap, ExitCode.HALTED)
-    if {t.deployment for t in route.targets} == set(names):
+    former = marker_of(route)
+    receipts = recorded(former) if former else None
+    lost = former is not None and receipts is None  # nobody could go on with that marker, so it must not hold the route for ever
+    if {t.deployment for t in route.targets} == set(names) and not lost:
         return Finish(Phase.COMPLETED, f"only {', '.join(names)} served route {route.name} already: nothing was changed", ExitCode.DONE)
     before = [
         {"id": t.id, "model_id": t.model_id, "deployment": t.deployment, "weight": t.weight, "extra": dict(t.extra)} for t in route.targets
     ]
-    former = marker_of(route)
-    receipts = Receipts.model_validate(former["receipts"]) if former and "receipts" in former else None
     ours = receipts or take(ctx.state.id, route, (), {}, QUIET, DRAIN)
     known = (*names, *(receipts.names if receipts else ()))
     private = (*(_probe(ctx, n) for n in names), *(receipts.probe_names if receipts else ()))

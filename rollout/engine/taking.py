@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rollout.domain import adoption
 from rollout.domain.health import marker_of
-from rollout.domain.receipts import Receipts, marker
+from rollout.domain.receipts import Receipts, illegible, marker, recorded
 from rollout.domain.state import Event, Phase, RolloutState, evolve
 from rollout.domain.world import RouteView, World
 from rollout.errors import ExitCode, NotFound, PreflightError, UsageError
@@ -29,11 +29,14 @@ def adopting(canary: str, *, delete: bool) -> dict[str, Json]:
 
 
 def found_receipts(world: World, route: str) -> tuple[str, Receipts]:
-    """Id and receipts of the rollout that holds the route. NotFound when none does."""
+    """Id and receipts of the rollout that holds the route. NotFound when none does, RollbackImpossible when its marker cannot be read."""
     raw = marker_of(world.route)
-    if world.route is None or raw is None or "receipts" not in raw:
+    if world.route is None or raw is None:
         raise nothing_held(route, world.route)
-    return str(raw.get("id")), Receipts.model_validate(raw["receipts"])
+    receipts = recorded(raw)
+    if receipts is None:
+        raise illegible(route, raw)
+    return str(raw.get("id")), receipts
 
 
 def claiming(state: RolloutState, receipts: Receipts, former: str, now: datetime, at: GPUStack | None) -> RolloutState:

@@ -154,17 +154,19 @@ class Engine:
         """
         task = asyncio.ensure_future(work)
         told: float | None = None
-        while True:
-            done, _ = await asyncio.wait({task}, timeout=COMMAND_POLL)
-            if done:
-                receipt: dict[str, Json] = task.result()
-                return receipt
-            if told is None and any(c.verb in ("abort", "rollback") for c in self.store.pending(self.rollout_id)):
-                told = self.clock.monotonic()
-            if told is not None and self.clock.monotonic() - told >= grace:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
-                return None
+        try:
+            while True:
+                done, _ = await asyncio.wait({task}, timeout=COMMAND_POLL)
+                if done:
+                    receipt: dict[str, Json] = task.result()
+                    return receipt
+                if told is None and any(c.verb in ("abort", "rollback") for c in self.store.pending(self.rollout_id)):
+                    told = self.clock.monotonic()
+                if told is not None and self.clock.monotonic() - told >= grace:
+                    return None
+        finally:  # also when Ctrl-C or a lost store ends this tick: nothing of it goes on behind our back
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
     def _recover(self, state: RolloutState, world: World) -> RolloutState:
         """Close an intent that has no outcome, from what the world shows. Nothing is sent for it here."""
@@ -196,7 +198,10 @@ class Engine:
         return self._event("outcome", f"{result}: {effect.why}", verb=effect.verb, result=result, facts=facts, receipt=receipt)
 
     def _refused(self, state: RolloutState, effect: Effect, error: Refused) -> Tick:
-        fact = {"verb": effect.verb, "error": f"{error.message} {error.why}".strip(), "at": self.clock.now().isoformat()}
+        told = f"{error.message} {error.why}".strip()
+        if isinstance(error, KeyRefused):  # a key that may look and not write, or ended in between: only a person can mend that
+            told = f"{told}; {error.hint}"
+        fact = {"verb": effect.verb, "error": told, "at": self.clock.now().isoformat()}
         event = self._event("outcome", f"refused: {effect.why}", verb=effect.verb, result="refused", facts={"refused": fact})
         return Tick(self._write(state, [event]), self.clock.now())
 

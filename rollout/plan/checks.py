@@ -51,7 +51,7 @@ def url(text: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname or not port_ok or any(c.isspace() for c in text):
         raise wrong(Problem((), expected))
     if parts.query or parts.fragment:
-        raise wrong(Problem((), expected, hint="without `?` and `#`"))
+        raise wrong(Problem((), expected, "one with more behind its path", "without `?` and `#`"))
     path = parts.path.rstrip("/")
     if path.endswith(("/v1", "/v2", "/v1-openai")):
         raise wrong(Problem((), expected, hint=f"without {path[path.rindex('/') :]}"))

@@ -118,6 +118,8 @@ def _problem(fault: _Fault, problem: Problem, source: Source) -> None:
     at = path
     while at not in source.places:
         at = at[:-1]
+    if at in source.secret:
+        return  # told already, and better said without the value
     place = source.places[at]
     is_key = problem.path and problem.found == quoted(str(path[-1]))
     found = problem.found or ("a value (not shown)" if below_reference(at) else _seen(at, source))

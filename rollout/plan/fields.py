@@ -71,6 +71,8 @@ FIXED = frozenset(
     }
 )
 """Fields a rollout never changes: identity, routing, scaling, and what the server owns."""
+_NAMES = frozenset({"image_name", "backend_version", "local_path", "huggingface_repo_id", "huggingface_filename", "model_scope_model_id"})
+"""texts that name something; others may have several lines"""
 _TEXT = frozenset((*SOURCE, "image_name", "backend_version", "run_command", "version", "kernel"))
 _MOVING = frozenset({"latest", "main", "master", "head", "current", "stable", "nightly"})
 _REVISION = re.compile(r"--revision[= ]+(\S+)")
@@ -111,6 +113,8 @@ def _shapes(to: Mapping[str, Json]) -> Iterator[Problem]:
             yield _text(("to", name), value)
         elif not value.strip():
             yield Problem(("to", name), "text", "nothing")
+        elif name in _NAMES and not value.isprintable():
+            yield Problem(("to", name), "one line of visible text", "a line break or an invisible character in it")
     parameters = to.get("backend_parameters") or []
     if not isinstance(parameters, list):
         yield Problem(("to", "backend_parameters"), "a list of texts such as `--max-num-seqs=64`", _kind(parameters))

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rollout.plan.finding import Path
-from rollout.plan.lookalike import IN_URL, KNOWN
+from rollout.plan.lookalike import IN_ADDRESS, IN_URL, KNOWN
 from rollout.plan.veil import Veil, secrets_in
 
 Json = Any
@@ -28,7 +28,7 @@ _LONGEST = 60
 
 def redact(text: str) -> str:
     """`text` without anything that looks like a secret by itself; for our own messages about a plan."""
-    return IN_URL.sub(HIDDEN, KNOWN.sub(HIDDEN, text))
+    return IN_ADDRESS.sub(HIDDEN, IN_URL.sub(HIDDEN, KNOWN.sub(HIDDEN, text)))
 
 
 def keepable(value: Json, name: str = "", said: Mapping[str, Json] | None = None) -> Json:
@@ -97,6 +97,11 @@ def quoted(text: str) -> str:
     """A value as a message repeats it: redacted, on one line, short."""
     line = " ".join(redact(text).split())
     return f"`{line}`" if len(line) <= _LONGEST else f"`{line[:_LONGEST]}…`"
+
+
+def keys_in(text: str) -> list[tuple[int, str]]:
+    """Where a secret begins that shows by its look, and the secret: for what is no value of a plan, such as its comments."""
+    return sorted((m.start(), m[0]) for pattern in (KNOWN, IN_URL) for m in pattern.finditer(text))
 
 
 def below_reference(path: Path) -> bool:

@@ -15,8 +15,9 @@ from pydantic import ValidationError
 from rollout.errors import PlanError
 from rollout.plan.explain import add_findings
 from rollout.plan.finding import Finding, Path, key_of
-from rollout.plan.hidden import below_reference, is_secret, secret_places
+from rollout.plan.hidden import below_reference, is_secret, keys_in, secret_places
 from rollout.plan.model import Plan
+from rollout.plan.reading import beginning
 from rollout.plan.source import MAX_FINDINGS, Source, read_source
 from rollout.plan.syntax import bad_characters, mark_at
 
@@ -54,6 +55,7 @@ def parse_plan(text: str, file: str = "plan") -> Plan:
     if source.complete:
         _secrets(source)
         plan = _validate(source)
+        _remarks(source, text)
     if plan is None or source.findings:
         raise _failed(file, source.findings)
     return plan
@@ -111,6 +113,16 @@ def _secrets(source: Source) -> None:
             source.add(place.value, path, *_instead(path))
 
 
+def _remarks(source: Source, text: str) -> None:
+    """Refuse secrets in comments too: the file is stored as it is. What stands in a key or a value was looked at there."""
+    values = [place.text for place in source.places.values() if place.text]
+    looked_at = "\n".join([*values, *(str(path[-1]) for path in source.places if path)])
+    for at, secret in keys_in(text)[:MAX_FINDINGS]:
+        if secret not in looked_at:
+            hint = "a plan is stored and shown: remove it, also from a comment"
+            source.add(mark_at(text, at), (), "no secret in a plan", "a secret (not shown)", hint)
+
+
 def _instead(path: Path) -> tuple[str, str, str]:
     found = "a secret (not shown)"
     if below_reference(path):
@@ -125,8 +137,7 @@ def _read(path: str | FilePath, name: str) -> bytes:
     try:
         if name == STDIN:
             return sys.stdin.buffer.read(MAX_BYTES + 1)
-        with FilePath(path).open("rb") as file:
-            return file.read(MAX_BYTES + 1)
+        return beginning(path, MAX_BYTES + 1)
     except FileNotFoundError:
         folder = FilePath(path).parent
         beside = [p.name for p in folder.glob("*.y*ml")] if folder.is_dir() else []
@@ -135,6 +146,8 @@ def _read(path: str | FilePath, name: str) -> bytes:
         raise _one(name, "a file", "none of that name", hint) from None
     except IsADirectoryError:
         raise _one(name, "a file", "a folder", "name the plan inside it") from None
+    except TimeoutError:
+        raise _one(name, "a file that can be read", "a pipe that nobody writes to", "name a file, or write to it") from None
     except (OSError, ValueError) as error:
         raise _one(name, "a file that can be read", getattr(error, "strerror", None) or "an impossible name") from None
 

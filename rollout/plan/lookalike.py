@@ -20,8 +20,8 @@ KNOWN = re.compile(
     r"|-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----(?:.*?-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----|.*)",
     re.DOTALL,
 )
-IN_URL = re.compile(r"""(?<=://)(?:[^/\s@'"]+|[^\s/@:'"]*:(?!\d+/)[^\s'"]*)(?=@)""")
-"""user and password; a password may hold `/` and `@`, a port is none"""
+IN_URL = re.compile(r"""(?<=://)(?:[^/\s@'"]+|[^\s/@:'"]*:(?!\d+/)(?:(?!://)[^\s'"])*)(?=@)""")
+"""user and password; a password may hold `/` and `@` but no `://` (a text full of those would be read over and over), a port is none"""
 IN_ADDRESS = re.compile(r"""(?<![\w/:.+-])[\w.+-]+:[^\s@/:'"]+(?=@(?!sha\d+:))""")
 """the same without a scheme; `image:tag@sha256:…` is none"""
 

@@ -39,7 +39,7 @@ def event_view(event: Event) -> EventView:
         word, text = str(data.get("result", word)), text.removeprefix(f"{data.get('result')}: ")
     elif event.kind == "hold" and not data.get("hold"):
         word = "goes on"
-    return EventView(at=event.at, word=word, actor=event.actor, text=text)
+    return EventView(at=event.at, word=word, actor=event.actor, text=" ".join(text.splitlines()))
 
 
 def routine(event: Event) -> bool:

@@ -7,12 +7,12 @@ finish reason *and* usage. Nothing here reads a clock: all times come stamped fr
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from rollout.clients.errors import cut
+from rollout.clients.errors import quotable
 from rollout.clients.sse import Exchange, Failure
 
 Json = Any
@@ -25,6 +25,8 @@ _ABOUT = {
     403: "(the inference key lacks the scope `inference`) ",
 }
 """what a status means here, before the server's own words"""
+NAME = 256
+"""characters of a deployment's name; more than that in `model` is none"""
 TEXTS = ("content", "reasoning_content", "reasoning", "text")
 """fields of a delta (or message) whose first non-empty text is the first token"""
 
@@ -109,8 +111,9 @@ class _Seen:
             return
         if payload.get("error") or payload.get("object") == "error":
             self.error = said(payload)
-        if isinstance(payload.get("model"), str):
-            self.model = self.model or payload["model"]
+        name = payload.get("model")
+        if isinstance(name, str) and len(name) <= NAME:
+            self.model = self.model or name
         usage = payload.get("usage")
         if isinstance(usage, dict) and (tokens := _count(usage.get("completion_tokens"))) is not None:
             self.tokens = tokens
@@ -134,8 +137,8 @@ class _Seen:
         return (self.last - self.first) / (self.tokens - 1)
 
 
-def read(exchange: Exchange) -> Answer:
-    """The answer that an exchange carries; never raises, whatever the server sent."""
+def read(exchange: Exchange, clean: Callable[[str], str] | None = None) -> Answer:
+    """The answer that an exchange carries; never raises, whatever the server sent. `clean` takes our key out of what is quoted."""
     seen = _Seen()
     if exchange.status == 200:
         told = _payloads(exchange)
@@ -153,7 +156,7 @@ def read(exchange: Exchange) -> Answer:
         None if exchange.ended is None else exchange.ended - since,
         None if exchange.sent is None else exchange.sent - since,
         seen.tokens,
-        cut(detail),
+        quotable(detail, clean),
         exchange.retried,
     )
 

@@ -6,7 +6,6 @@ taken out of every text that comes back. No retry, no judgement.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from uuid import uuid4
 
@@ -44,5 +43,5 @@ class Chat:
         if self._key is not None:
             headers["Authorization"] = f"Bearer {self._key.reveal()}"
         call = Call("POST", self._url, headers, json.dumps(body).encode())
-        answer = read(await self._client.exchange(call, timeout=timeout, scheduled=scheduled))
-        return answer if self._key is None else dataclasses.replace(answer, detail=self._key.scrub(answer.detail))
+        exchange = await self._client.exchange(call, timeout=timeout, scheduled=scheduled)
+        return read(exchange, self._key.scrub if self._key else None)

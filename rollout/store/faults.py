@@ -5,18 +5,22 @@ SQLite says it by result code (https://sqlite.org/rescode.html), PostgreSQL by S
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from rollout.errors import NotAStore, StoreDamaged, StoreError
+from rollout.errors import NotAStore, NotFound, StoreDamaged, StoreError
 
 _ANOTHER = "or name another store with --store"
-_WITHOUT = "`rollout rollback --route NAME` works without a store."
-_SPACE = "Free some space and run the command again: nothing was half written."
+_WITHOUT = "`rollout rollback --route NAME --server URL --store ANOTHER` goes back without it."
+_SPACE = f"Free some space and run the command again: nothing was half written. {_WITHOUT}"
+_LITTLE = 1 << 16
+"""bytes; with less than that free SQLite cannot open its log"""
 
 _SQLITE: tuple[tuple[str, str, str], ...] = (
     ("SQLITE_BUSY", "is locked by another process", "Wait for that process (`fuser PATH` names it), then run the command again."),
@@ -60,16 +64,33 @@ def translated(where: str) -> Iterator[None]:
         raise store_error(where, error.orig or error) from error
     except sqlite3.Error as error:
         raise store_error(where, error) from error
+    except UnicodeEncodeError:  # bytes of a command line that are no UTF-8: no database takes them, so nothing was ever stored under them
+        raise NotFound("What was named does not exist in this store.", why="It is not UTF-8 text, and all names here are.") from None
     except PoolTimeout as error:
         raise StoreError(f"The store {where} is busy.", why=str(error), hint="Run the command again.") from error
 
 
 def store_error(where: str, error: BaseException) -> StoreError:
     """What, why and what next."""
-    what, hint = _find(error)
+    what, hint = _disk(where, error) or _find(error)
     why = str(error).strip().splitlines() or [type(error).__name__]
     kind = _KINDS.get(what, StoreError)
     return kind(f"The store {where} {what}.", why=why[0], hint=hint.replace("PATH", where))
+
+
+def _disk(where: str, orig: BaseException) -> tuple[str, str] | None:
+    """SQLite says "disk I/O error" and "unable to open" of a disk that is full or mounted read-only; the disk itself says which."""
+    if not str(getattr(orig, "sqlite_errorname", "")).startswith(("SQLITE_IOERR", "SQLITE_CANTOPEN")):
+        return None
+    try:
+        disk = os.statvfs(Path(where).parent)
+    except (OSError, ValueError):
+        return None
+    if disk.f_flag & os.ST_RDONLY:
+        return "is on a disk that is mounted read-only", f"Mount it writable again, {_ANOTHER}. {_WITHOUT}"
+    if disk.f_bavail * disk.f_frsize < _LITTLE:
+        return "cannot grow: its disk is full", _SPACE
+    return None
 
 
 def _find(orig: BaseException) -> tuple[str, str]:

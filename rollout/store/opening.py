@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 from sqlalchemy import Connection, Engine, create_engine, insert, select
@@ -17,6 +20,7 @@ from rollout.store.dialects import WAIT_SECONDS, WRITES, configure, keep_log
 from rollout.store.faults import translated
 from rollout.store.tables import BACK, MetaTable
 
+_LOGIN = re.compile(r"(?:postgres(?:ql)?:)?[^/:]*:[^/]*@")
 _SMALLEST = 512
 """bytes of the shortest page SQLite has"""
 _KINDS = "A path names a SQLite file; postgresql://USER@HOST/DATABASE names PostgreSQL."
@@ -24,6 +28,8 @@ _KINDS = "A path names a SQLite file; postgresql://USER@HOST/DATABASE names Post
 
 def parse(url_or_path: str) -> URL:
     """The database that is meant. StoreError for a URL we cannot read or a database without partial unique indexes."""
+    if _LOGIN.match(url_or_path):  # not named in the message: it holds a password
+        raise NotAStore("The store's URL cannot be read.", why="It has a user and a password, but no KIND:// before them.", hint=_KINDS)
     if "://" not in url_or_path:
         return URL.create("sqlite", database=str(Path(url_or_path).expanduser().absolute()))
     try:
@@ -80,6 +86,32 @@ def prepare(engine: Engine, where: str, *, create: bool) -> str:
         if _find_id(connection) is None:
             connection.execute(insert(MetaTable).values(key="store_id", value=str(uuid.uuid4())))
         return _store_id(connection, where)
+
+
+def watched(url: URL, where: str) -> Callable[[], None]:
+    """A look whether the file that was opened is still the one of that name: raises StoreDamaged when it is not.
+
+    SQLite goes on in a file that was deleted or moved away: everything would be done and journaled, and be gone with the process.
+    """
+    path = url.database or ""
+    if url.get_backend_name() != "sqlite" or path in ("", ":memory:") or "uri" in url.query:
+        return lambda: None
+    opened = _identity(path)
+
+    def look() -> None:
+        if _identity(path) != opened:
+            why = "Another file has its name now." if Path(path).exists() else "No file has its name any more."
+            raise StoreDamaged(f"The store {where} was deleted or moved while it was in use.", why=why, hint=BACK)
+
+    return look
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _find_id(connection: Connection) -> str | None:

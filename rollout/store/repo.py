@@ -31,8 +31,11 @@ Journal = list[JournalRow]
 class Store:
     """An open store. Safe to use from several threads; close it, or use it in a `with`."""
 
-    def __init__(self, engine: Engine, where: str, store_id: str, now: Callable[[], datetime]) -> None:
-        """Use `Store.open`."""
+    def __init__(
+        self, engine: Engine, where: str, store_id: str, now: Callable[[], datetime], there: Callable[[], None] = lambda: None
+    ) -> None:
+        """Use `Store.open`. `there` raises when the store is not where it was opened any more."""
+        self._there = there
         self.where = where
         self.store_id = store_id
         self._engine = engine
@@ -49,7 +52,8 @@ class Store:
         where = opening.describe(url)
         engine = opening.connect(url, create=create)
         try:
-            return cls(engine, where, opening.prepare(engine, where, create=create), now)
+            store_id = opening.prepare(engine, where, create=create)
+            return cls(engine, where, store_id, now, opening.watched(url, where))
         except BaseException:
             engine.dispose()
             raise
@@ -189,10 +193,12 @@ class Store:
 
     @contextmanager
     def _read(self) -> Iterator[Session]:
+        self._there()
         with translated(self.where), Session(self._engine) as session:
             yield session
 
     @contextmanager
     def _write(self) -> Iterator[Session]:
+        self._there()
         with translated(self.where), Session(self._writer, expire_on_commit=False) as session, session.begin():
             yield session

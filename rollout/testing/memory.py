@@ -282,7 +282,7 @@ class MemoryPlatform:
     def _do_mark_route(self, args: Mapping[str, Json]) -> dict[str, Json]:
         route = self.routes[args["route"]]
         found = route.meta.get("rollout")
-        if found and found["nonce"] != args["marker"]["nonce"] and not args.get("takeover"):
+        if found and found.get("nonce") != args["marker"]["nonce"] and not args.get("takeover"):
             msg = "the route carries another marker"
             raise Refused(msg)
         route.meta = {**route.meta, "rollout": args["marker"]}

@@ -14,7 +14,7 @@ KEYS = {
     "ROLLOUT_MANAGEMENT_KEY": "gpustack_0a1b2c3d4e5f6071_canary7management7never7shown",
     "ROLLOUT_INFERENCE_KEY": "gpustack_9f8e7d6c5b4a3928_canary7inference7never7shown",
 }
-_ESCAPE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+_ESCAPE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 
 
 @dataclass(frozen=True)

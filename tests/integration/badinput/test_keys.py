@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -70,6 +72,43 @@ def test_what_one_should_know_of_the_keys_stands_in_the_dry_run(shell: Shell, ro
     said = planned(shell, *rows)
     assert said.code == 0, said.out
     assert words in " ".join(said.out.split())
+
+
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [
+        ("/dev/zero", "longer than 16384 bytes"),
+        ("/dev/null", "is empty"),
+        ("~nobody-of-that-name/key", "impossible name"),
+        ("pipe", "nothing was written to it"),
+        (".", "Is a directory"),
+        ("binary", "is not text"),
+        ("absent", "No such file"),
+        ("book", "longer than 16384 bytes"),
+    ],
+)
+def test_a_file_that_holds_no_key_is_told_and_not_waited_for(shell: Shell, monkeypatch: pytest.MonkeyPatch, file: str, words: str) -> None:
+    monkeypatch.setattr("rollout.cli.secrets.PATIENCE", 0.05)
+    os.mkfifo("pipe")
+    Path("binary").write_bytes(b"\xff\xfe\n")
+    Path("book").write_text("k" * (1 << 20))
+    Path("plan.yaml").write_text(GOOD.replace("{env: ROLLOUT_MANAGEMENT_KEY}", f'{{file: "{file}"}}'))
+    said = shell.fails(3, "plan", "plan.yaml")
+    assert words in said
+    assert "`gpustack.management_key` cannot be read" in said
+
+
+def test_a_key_may_come_from_a_pipe(shell: Shell) -> None:
+    os.mkfifo("pipe")
+    writer = threading.Thread(target=lambda: Path("pipe").write_text(KEYS["ROLLOUT_MANAGEMENT_KEY"] + "\r\nmore\n"))
+    with Wire(site()) as wire:
+        Path("plan.yaml").write_text(
+            GOOD.replace("http://127.0.0.1:30080", wire.url).replace("{env: ROLLOUT_MANAGEMENT_KEY}", "{file: pipe}")
+        )
+        writer.start()
+        assert shell.run("plan", "plan.yaml").code == 0
+        assert any(KEYS["ROLLOUT_MANAGEMENT_KEY"] in head for head in wire.heads)
+    writer.join(5)
 
 
 def test_a_list_of_keys_that_cannot_be_read_stops_nothing(shell: Shell) -> None:

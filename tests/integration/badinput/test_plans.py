@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import threading
 import time
 import tracemalloc
 from pathlib import Path
 
 import pytest
 
+from rollout.plan.reading import beginning
 from tests.integration.badinput.said import Shell
 from tests.unit.plan.kit import GOOD, but, plus
 
@@ -139,6 +142,18 @@ TEXTS: dict[str, tuple[str, str]] = {
         change("  to: {env: {HF_TOKEN: hf_canary7neverneverneverX}}").replace("backend_image", "parameters"),
         "a secret (not shown)",
     ),
+    "secret-in-a-comment": (GOOD + "# was gpustack_0a1b2c3d4e5f6071_canary7never\n", "plan.yaml:15:7: expected no secret in a plan"),
+    "login-in-a-comment": (but("name: chat}", "name: chat} # ssh://ana:canary7never@db.lan"), "also from a comment"),
+    "secret-beside-itself": (but("chat-new-image", "hf_canary7neverneverneverX # hf_canary7neverneverneverX"), "1 finding"),
+    "login-as-image": (change('  to: {image_name: "ana:canary7never@reg.lan/vllm:2"}'), "1 finding"),
+    "login-without-scheme": (but("http://127.0.0.1:30080", "ana:canary7never@127.0.0.1"), "expected a URL such as"),
+    "token-in-url": (but("http://127.0.0.1:30080", "http://127.0.0.1:30080?token=canary7never"), "without `?` and `#`"),
+    "fragment-in-url": (but("http://127.0.0.1:30080", '"http://127.0.0.1:30080#canary7never"'), "without `?` and `#`"),
+    "lines-in-an-image": (change('  to: {image_name: "sim/vllm:2\\nUSER root"}'), "expected one line of visible text"),
+    "direction-in-an-image": (change('  to: {image_name: "sim/vllm:2\\u202e"}'), "an invisible character"),
+    "escape-in-a-path": (unit("model_revision", '{local_path: "/models/\\e[2J"}'), "an invisible character"),
+    "url-of-urls": (but("chat-new-image", "a" + "://" * 300_000), "metadata.name: expected"),
+    "urls-in-a-comment": (GOOD + "rout: 1 # " + "://a:" * 150_000 + "\n", "did you mean `route`?"),
     "secret-as-key": (plus("hf_canary7neverneverneverX: 1"), "a secret (not shown)"),
 }
 
@@ -190,6 +205,24 @@ def test_a_file_that_is_not_text_is_refused_by_every_verb_before_anything_is_ask
 )
 def test_what_is_no_file_is_refused(shell: Shell, line: str, words: str) -> None:
     assert words in shell.fails(3, "plan", line)
+
+
+def test_a_pipe_that_nobody_writes_to_is_given_up(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(beginning.__kwdefaults__, "patience", 0.05)
+    os.mkfifo("pipe")
+    assert "a pipe that nobody writes to" in shell.fails(3, "validate", "pipe")
+
+
+def test_a_pipe_that_is_written_to_is_a_file(shell: Shell) -> None:
+    os.mkfifo("pipe")
+    writer = threading.Thread(target=lambda: Path("pipe").write_text(GOOD + "# remark\n" * 50_000))
+    writer.start()
+    assert shell.run("validate", "pipe").code == 0
+    writer.join(5)
+
+
+def test_a_device_that_never_ends_is_too_large(shell: Shell) -> None:
+    assert "found a larger file" in shell.fails(3, "validate", "/dev/zero")
 
 
 @pytest.mark.parametrize("good", [GOOD.replace("\n", "\r\n"), "\ufeff" + GOOD, GOOD + "\n\n# end\n...\n"], ids=["crlf", "mark", "end"])

@@ -94,6 +94,23 @@ WHOLE: dict[str, tuple[Answer, int, str]] = {
     "too-many-nonsense": (http("{}", status="429 Too Many", more="Retry-After: soon\r\n"), 20, "answered 429"),
     "internal": (http('{"message":"boom"}', status="500 Internal Server Error"), 20, "boom"),
     "starting": (http("starting", status="503 Service Unavailable", kind="text/plain"), 20, "starting"),
+    "echoes-the-key-at-the-cut": (
+        http(json.dumps({"message": f"{'x' * 200} Authorization: Bearer {KEYS['ROLLOUT_MANAGEMENT_KEY']} {'y' * 90}"}), status="500 Oops"),
+        20,
+        "x Authorization: Bearer *** y",
+    ),
+    "html-with-the-key-at-the-cut": (
+        http(f"<p>{'x' * 230} {KEYS['ROLLOUT_MANAGEMENT_KEY']}</p>", kind="text/html"),
+        20,
+        "it is not JSON: <p>xxx",
+    ),
+    "tells-a-login": (
+        http('{"message":"cannot reach postgresql://gpustack:canary7never@db.lan:5432/x"}', status="500 Oops"),
+        20,
+        "cannot reach postgresql://***@db.lan:5432/x",
+    ),
+    "tells-a-variable": (http('{"message":"env: HF_TOKEN=hf_canary7never PORT=80"}', status="409 Conflict"), 3, "HF_TOKEN=*** PORT=80"),
+    "tells-it-in-the-status": (b"HTTP/1.1 2x0 " + b"x" * 170 + KEYS["ROLLOUT_MANAGEMENT_KEY"].encode() + b"\r\n\r\n", 20, "got no answer"),
     "status-600": (http("{}", status="600 Odd"), 20, "answered 600"),
     "no-content": (b"HTTP/1.1 204 No Content\r\n\r\n", 20, "`answer`"),
     "informational": (b"HTTP/1.1 103 Early Hints\r\n\r\n" * 50 + http("{}"), 20, "`version`: Field required"),
@@ -104,12 +121,21 @@ WHOLE: dict[str, tuple[Answer, int, str]] = {
 def test_an_answer_that_is_none_is_told_with_what_to_do(shell: Shell, name: str) -> None:
     answer, code, words = WHOLE[name]
     said = planned(shell, site(version=answer), code)
+    assert "canary7" not in said
+    assert KEYS["ROLLOUT_MANAGEMENT_KEY"][:12] not in said
     assert any(word in said for word in words.split("|")), said
 
 
 def rows(name: str, *items: Any, **page_: Any) -> dict[str, Answer]:
     pagination = {"page": 1, "perPage": 100, "total": len(items), "totalPage": 1, **page_}
     return site(**{name: http(json.dumps({"items": items, "pagination": pagination}))})
+
+
+def nested(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = {"a": value}
+    return value
 
 
 ROWS: dict[str, tuple[dict[str, Answer], str]] = {
@@ -129,6 +155,13 @@ ROWS: dict[str, tuple[dict[str, Answer], str]] = {
     "astronomic-replicas": (rows("models", {**MODEL, "replicas": 10**30}), "`items.0.replicas`"),
     "meta-is-a-list": (rows("routes", {**ROUTE, "meta": []}), "`items.0.meta`"),
     "memory-is-text": (rows("workers", {**WORKER, "status": {"memory": {"total": "128 GiB"}}}), "`items.0.status.memory.total`"),
+    "env-is-a-list": (rows("models", {**MODEL, "env": ["A=b"]}), "`items.0.env`"),
+    "env-is-text": (rows("models", {**MODEL, "env": "A=b"}), "`items.0.env`"),
+    "parameters-are-text": (rows("models", {**MODEL, "backend_parameters": "--x"}), "`items.0.backend_parameters`"),
+    "selector-is-a-list": (rows("models", {**MODEL, "worker_selector": ["spark-01"]}), "`items.0.worker_selector`"),
+    "gpus-are-a-list": (rows("models", {**MODEL, "gpu_selector": [1]}), "`items.0.gpu_selector`"),
+    "deep-meta": (rows("routes", {**ROUTE, "meta": nested(400)}), "nested deeper than 64 levels"),
+    "deep-parameters": (rows("models", {**MODEL, "backend_parameters": [nested(70)]}), "nested deeper than 64 levels"),
     "heartbeat-is-nonsense": (rows("workers", {**WORKER, "heartbeat_time": "yesterday"}), "`items.0.heartbeat_time`"),
     "endless-pages": (rows("models", MODEL, totalPage=10**9), "`pagination.totalPage` is 1000000000"),
     "negative-pages": (rows("models", MODEL, total=-1, totalPage=-1), "`pagination.total`"),
@@ -144,6 +177,10 @@ def test_a_row_outside_the_contract_is_named_by_its_key(shell: Shell, name: str)
 
 
 ODD: dict[str, dict[str, Answer]] = {
+    "deep-enough": rows("routes", {**ROUTE, "meta": nested(50)}),
+    "env-holds-a-number": rows("models", {**MODEL, "env": {"A": 7}}),
+    "parameters-hold-a-number": rows("models", {**MODEL, "backend_parameters": [7]}),
+    "categories-are-null": rows("models", {**MODEL, "categories": None}),
     "unknown-keys": rows("models", {**MODEL, "from_a_newer_server": {"a": [1]}}),
     "memory-unknown": rows("workers", {**WORKER, "status": {"memory": {"total": 0, "used": 0}}}),
     "memory-negative": rows("workers", {**WORKER, "status": {"memory": {"total": 137438953472, "used": -5}}}),

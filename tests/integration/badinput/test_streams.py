@@ -86,6 +86,18 @@ CASES: dict[str, tuple[Answer, str, str]] = {
     "unauthorized": (http('{"error":{"message":"no"}}', status="401 Unauthorized"), "http_error", "the inference key is wrong"),
     "forbidden": (http('{"error":{"message":"no"}}', status="403 Forbidden"), "http_error", "lacks the scope `inference`"),
     "echoes-the-key": (http(f'{{"error":{{"message":"bad key {KEY}"}}}}', status="400 Bad Request"), "http_error", "bad key ***"),
+    "echoes-half-of-the-key": (
+        http(f'{{"error":{{"message":"{"x" * 190} bad key {KEY}"}}}}', status="400 Bad Request"),
+        "http_error",
+        "x bad key ***",
+    ),
+    "tells-a-password": (
+        http('{"error":{"message":"no postgresql://gpustack:canary7never@db.lan/x"}}', status="500 Oops"),
+        "http_error",
+        "no postgresql://***@db.lan/x",
+    ),
+    "tells-it-inside": (http(events({"error": {"message": "HF_TOKEN=hf_canary7never"}}), kind=STREAM), "stream_error", "HF_TOKEN=***"),
+    "model-is-a-book": (http(events({**LAST, "model": "m" * 5000}), kind=STREAM), "ok", ""),
     "garbage-chunk": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\nConnection: close\r\n", "truncated", ""),
     "two-lengths": (b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 9\r\n\r\nabcConnection: close", "truncated", ""),
     "endless-header": (b"HTTP/1.1 200 OK\r\nX: " + b"a" * 400_000 + b"\r\nConnection: close\r\n\r\n", "truncated", ""),
@@ -100,6 +112,8 @@ def test_a_stream_that_is_none_has_an_outcome_and_a_reason(name: str) -> None:
     seen = told(answer)
     assert (seen.outcome, words in seen.text) == (outcome, True), seen
     assert KEY[:20] not in repr(seen)
+    assert "canary7" not in repr(seen)
+    assert len(seen.model or "") <= 256
     assert len(seen.detail) <= 256
 
 

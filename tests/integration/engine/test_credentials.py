@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -126,3 +127,20 @@ def test_going_back_with_a_refused_key_gives_up_after_half_a_minute_and_goes_on_
     door.shut = False
     assert case.run(started).phase is Phase.ROLLED_BACK
     assert case.shape() == case.before
+
+
+def test_a_key_that_may_look_and_not_write_is_told_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case(tmp_path)
+    carry = case.platform.perform
+
+    async def perform(verb: str, args: Mapping[str, Any]) -> dict[str, Any]:
+        if verb == "create_deployment":
+            raise KeyRefused("POST /v2/models was refused (403).", why="No permission", hint="Put a key of an administrator there.")
+        return await carry(verb, args)
+
+    monkeypatch.setattr(case.platform, "perform", perform)
+    state = case.run(case.start().state.id, held("refused"))
+    assert "No permission; Put a key of an administrator there." in (state.hold.detail if state.hold else "")
+    monkeypatch.setattr(case.platform, "perform", carry)
+    case.service().say(state.id, "resume", "ana", "another key")
+    assert case.run(state.id).phase is Phase.COMPLETED

@@ -101,6 +101,36 @@ def test_a_reboot_into_a_fast_wall_clock_opens_no_window(tmp_path: Path) -> None
     assert (case.clock.time - began) >= timedelta(hours=23), case.clock.time - began
 
 
+def test_a_command_that_is_cut_off_in_a_write_lets_go_of_it(tmp_path: Path) -> None:
+    """Ctrl-C ends the tick and what it was doing: a write that went on behind it would meet a closed client, and nobody would hear it."""
+    case = Case(tmp_path)
+    rollout_id = case.start().state.id
+    case.run(rollout_id, until=reached(StepName.ATTACH))
+    real, ended = case.platform.perform, list[str]()
+
+    async def cut_off() -> None:
+        under_way = asyncio.Event()
+
+        async def perform(verb: str, args: Mapping[str, Any]) -> dict[str, Any]:
+            under_way.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append(verb)
+            return {}
+
+        case.platform.perform = perform  # type: ignore[method-assign]
+        command = asyncio.create_task(case.service().run(rollout_id, until=lambda s: s.terminal))
+        await under_way.wait()
+        command.cancel()
+        await asyncio.gather(command, return_exceptions=True)
+        assert len(ended) == 1, "before the command has ended, not after"
+
+    asyncio.run(cut_off())
+    case.platform.perform = real  # type: ignore[method-assign]
+    assert case.run(rollout_id).phase is Phase.COMPLETED
+
+
 def test_a_write_that_stays_refused_on_the_way_back_holds(tmp_path: Path) -> None:
     """Tried again for two minutes, then a person is asked; `resume` tries once more."""
     case = Case(tmp_path)

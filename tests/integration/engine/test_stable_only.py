@@ -282,3 +282,14 @@ def test_killed_again_and_again_it_ends_the_same(tmp_path: Path, life: int) -> N
     assert changes(case)[0] == ("join", "chat-a")
     assert sorted(changes(case)) == [("join", "chat-a"), ("leave", "chat-b"), ("leave", "chat-c")]
     assert set(case.platform.routes) == {"chat"}
+
+
+@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize("marker", [{}, {"id": "abc"}, {"id": "abc", "receipts": "x"}, {"id": "z" * 9000, "receipts": {"pairs": [{}]}}])
+def test_a_marker_that_nobody_can_read_does_not_hold_the_route_for_ever(tmp_path: Path, marker: dict[str, Any], alone: bool) -> None:
+    case = route_of(tmp_path, {"chat-a": 100} if alone else None)
+    case.platform.routes["chat"].meta["rollout"] = marker
+    state = go(case, only(case))
+    assert (state.phase, state.exit_code) == (Phase.COMPLETED, 0), state.hold
+    assert weights(case) == {"chat-a": 100}
+    assert case.platform.routes["chat"].meta == {"team": "search"}

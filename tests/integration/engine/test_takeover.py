@@ -4,12 +4,13 @@ import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rollout.domain.state import Phase, RolloutState, StepName
 from rollout.engine.service import Service
-from rollout.errors import ExitCode, NotFound, PreflightError, UsageError
+from rollout.errors import ExitCode, NotFound, PreflightError, RollbackImpossible, UsageError
 from rollout.plan.load import LoadedPlan
 from rollout.plan.model import GPUStack, SecretRef
 from rollout.store import Store
@@ -153,6 +154,21 @@ def test_our_own_rollout_is_not_taken_over(tmp_path: Path) -> None:
     case, former = left(tmp_path, reached(StepName.CANARY, rung=0))
     with pytest.raises(UsageError, match=f"rollout {former} of this very store"):
         asyncio.run(case.service().takeover(AT, "chat", None, actor="a", reason="r"))
+
+
+@pytest.mark.parametrize("marker", [{}, {"id": "abc"}, {"id": "abc", "receipts": []}, {"id": "z" * 9000, "receipts": {"pairs": [{}]}}])
+def test_a_marker_that_nobody_can_read_is_told_with_the_way_that_is_left(tmp_path: Path, marker: dict[str, Any]) -> None:
+    case = Case(tmp_path)
+    case.platform.routes["chat"].meta["rollout"] = marker
+    other = Other(case)
+    service = other.service()
+    back = service.rollback_route(AT.server, "chat", lambda: service.connect(AT), "eve", "the store is gone", lambda *_: None)
+    for work in (other.take, lambda: asyncio.run(back)):
+        with pytest.raises(RollbackImpossible, match="holds no receipts that this release can read") as caught:
+            work()
+        assert "`rollout stable-only chat --stable NAME" in caught.value.hint
+        assert len(caught.value.message) < 200
+    assert case.platform.writes == []
 
 
 def test_a_free_route_has_nothing_to_take(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event
 
-from rollout.errors import RolloutError, StoreError
+from rollout.errors import RolloutError, StoreDamaged, StoreError
 from rollout.store import Store
 
 
@@ -182,3 +182,31 @@ def test_a_full_disk_leaves_the_last_whole_state_and_more_room_lets_it_go_on(pat
         store._engine.dispose()
         assert write() is None
         assert store.verify(state.id) == 51 + 2 * (written + 1)
+
+
+@pytest.mark.parametrize(
+    "lost", [Path.unlink, lambda p: p.rename(p.with_name("away.db")), "replaced"], ids=["deleted", "moved", "replaced"]
+)
+def test_a_file_that_goes_away_while_it_is_open_is_missed_before_anything_more_is_written(path, now, make, lost) -> None:
+    with Store.open(str(path), now=now) as store:
+        state = store.load("r-7f3a").state
+        fence = store.claim(state.id, make.owner(), 30, force=True)
+        if lost == "replaced":
+            shutil.copy(path, path.with_name("copy.db"))
+            path.with_name("copy.db").rename(path)
+        elif lost == "moved":
+            path.rename(path.with_name("away.db"))
+        else:
+            path.unlink()
+        for use in (lambda: store.append(state.id, fence, [make.event("one more")], state), lambda: store.load(state.id), store.list):
+            with pytest.raises(StoreDamaged, match="was deleted or moved while it was in use") as caught:
+                use()
+            told(caught.value, path)
+            assert caught.value.exit_code == 13
+
+
+def test_a_store_by_a_relative_name_stays_the_same_file(path, now, monkeypatch) -> None:
+    monkeypatch.chdir(path.parent)
+    with Store.open(path.name, now=now) as store:
+        monkeypatch.chdir("/")
+        assert store.load("r-7f3a").state.id == "r-7f3a"

@@ -104,19 +104,16 @@ def test_a_missing_variable_is_named_with_its_remedy(ref: str, env: dict[str, st
     assert "export KEY=" in caught.value.hint
 
 
-def test_the_first_line_of_a_file_is_the_secret(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Path, "read_text", lambda *_: "key-1\nrest\n")
+def test_the_first_line_of_a_file_is_the_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "key").write_text("key-1\nrest\n")
     assert secrets.resolve(SecretRef(file="~/key"), "k").reveal() == "key-1"
-    monkeypatch.setattr(Path, "read_text", lambda *_: "\nkey-1\n")
+    (tmp_path / "key").write_text("\nkey-1\n")
     with pytest.raises(PreflightError, match="cannot be read"):
-        secrets.resolve(SecretRef(file="/key"), "k")
+        secrets.resolve(SecretRef(file="~/key"), "k")
 
 
-def test_a_file_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent(*_: object) -> str:
-        raise FileNotFoundError(2, "No such file or directory")
-
-    monkeypatch.setattr(Path, "read_text", absent)
+def test_a_file_that_is_not_there_is_named() -> None:
     with pytest.raises(PreflightError) as caught:
         secrets.resolve(SecretRef(file="/keys/m"), "gpustack.inference_key")
     assert "/keys/m" in caught.value.why

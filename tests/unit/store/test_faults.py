@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 
 import psycopg
@@ -63,6 +64,25 @@ def test_what_why_and_what_next(orig: Exception, what: str, hint: str) -> None:
     assert error.why == str(orig).splitlines()[0]
     assert hint in error.hint
     assert "SELECT" not in error.message + error.why + error.hint
+
+
+@pytest.mark.parametrize("name", ["SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_WRITE", "SQLITE_CANTOPEN"])
+@pytest.mark.parametrize(
+    ("free", "flags", "what"),
+    [(0, 0, "cannot grow: its disk is full"), (9000, os.ST_RDONLY, "mounted read-only"), (9000, 0, "")],
+    ids=["full", "read-only", "neither"],
+)
+def test_what_sqlite_calls_a_failure_of_the_disk_is_asked_of_the_disk(
+    monkeypatch: pytest.MonkeyPatch, name: str, free: int, flags: int, what: str
+) -> None:
+    def disk(_path: object) -> os.statvfs_result:
+        return os.statvfs_result((4096, 4096, 10_000, free, free, 10, 10, 10, flags, 255))
+
+    monkeypatch.setattr(os, "statvfs", disk)
+    error = store_error("/var/x.db", sqlite_error(name))
+    assert what in error.message
+    assert ("--store ANOTHER" in error.hint) == (bool(what) or "IOERR" in name)
+    assert ("disk failed" in error.message) == (not what and "IOERR" in name)
 
 
 def test_an_error_without_words_is_named_by_its_kind() -> None:
