@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rollout.domain.carrying import carrier_of
+from rollout.domain.effective import Carrier
 from rollout.domain.shapes import Balance, balance_of, conversion
 from rollout.domain.world import RouteView, TargetView, World, named
 from rollout.plan.model import Plan
@@ -58,6 +60,11 @@ def _balance(plan: Plan, world: World, route: RouteView) -> Iterator[str]:
     elif kind is Balance.MIXED:
         bare = ", ".join(f"`{named(t)}`" for t in route.targets if t.weight == 0 and not t.fallback)
         yield f"route `{route.name}` has weights on some targets only: give {bare} one, or remove the target"
+    elif kind is not Balance.WEIGHTED and _percents(world):
+        yield (
+            f"no target of route `{route.name}` has a weight: behind the gateway of GPUStack 2.2 such a route serves nobody, and a "
+            "rollback would bring that back; give stable a weight first"
+        )
     elif kind is not Balance.WEIGHTED and not plan.route.convert_to_weighted:
         yield (
             f"route `{route.name}` has no weights ({_how(route)}), so no share can be set: `route.convert_to_weighted: true` gives every "
@@ -120,7 +127,19 @@ def _no_deployment(route: RouteView, name: str) -> Iterator[str]:
 def notes(plan: Plan, world: World) -> list[str]:
     """What is worth knowing about a route that is taken as it is; shown by `plan`."""
     route = world.route
-    return [] if route is None else [*_conversion(plan, world, route), *_beside(plan, world, route)]
+    return [] if route is None else [*_conversion(plan, world, route), *_beside(plan, world, route), *_older_gateway(world)]
+
+
+def _percents(world: World) -> bool:
+    return world.gateway is True and carrier_of(world) is Carrier.PERCENT
+
+
+def _older_gateway(world: World) -> Iterator[str]:
+    if _percents(world):
+        yield (
+            "the gateway of GPUStack 2.2 is told of a changed target in two writes: in between its instances may be asked under the "
+            "route's name, and an engine that does not know that name answers 404 (about one request in a rollout of our lab); 2.3 is clean"
+        )
 
 
 def _conversion(plan: Plan, world: World, route: RouteView) -> Iterator[str]:

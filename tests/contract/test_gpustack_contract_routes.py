@@ -222,11 +222,15 @@ def test_one_target_cannot_be_read_by_its_id(gpustack: Site, pair: Pair) -> None
 
 
 def test_a_changed_target_is_unavailable_for_a_moment(gpustack: Site, pair: Pair) -> None:
+    """Mostly the answer says so; on a loaded server the controller may be through before the answer is written."""
     route = gpustack.new_route({pair.a["id"]: 10, pair.b["id"]: 10})
-    target = gpustack.targets(route["id"])[pair.b["id"]]
-    written = put_target(gpustack, target, 20)
-    assert (written["id"], written["weight"], written["state"]) == (target["id"], 20, "unavailable")
-    gpustack.active(route, target)
+    target, states = gpustack.targets(route["id"])[pair.b["id"]], set()
+    for weight in (20, 30, 40, 50, 60):
+        written = put_target(gpustack, target, weight)
+        assert (written["id"], written["weight"]) == (target["id"], weight)
+        states.add(written["state"])
+        gpustack.active(route, target)
+    assert "unavailable" in states
 
 
 def test_a_target_write_without_a_difference_changes_nothing(gpustack: Site, pair: Pair) -> None:

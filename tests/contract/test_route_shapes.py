@@ -266,7 +266,15 @@ def test_giving_a_sole_target_its_weight_under_load_loses_requests_now_and_then(
     assert set(seen) == {pair.names[0], bench.site.gap}
 
 
-@pytest.mark.only(gateway=True)
+@pytest.mark.only(gateway=True, before="2.3")
+def test_behind_the_older_gateway_a_route_without_weights_serves_nobody(bench: Bench, pair: Pair) -> None:
+    route = bench.site.new_route({pair.a["id"]: 100})
+    bench.perform("reweigh", route=route["name"], weights={pair.names[0]: 0})
+    bench.until_holds(lambda: bench.site.ask(route["name"]).status_code in (404, 503))
+    assert [t["state"] for t in bench.site.target_list(route["id"])] == ["active"]
+
+
+@pytest.mark.only(gateway=True, since="2.3")
 def test_behind_the_gateway_it_loses_nothing(bench: Bench, pair: Pair) -> None:
     route = bench.site.new_route({pair.a["id"]: 0})
     bench.site.followed(route["name"])

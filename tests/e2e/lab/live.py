@@ -78,6 +78,11 @@ def began(record: Record) -> bool:
     return record.stream and record.status == 200 and record.ttft is not None
 
 
+def unmapped(records: list[Record], route: str) -> list[Record]:
+    """Requests that reached an engine under the route's own name: a real engine answers 404. Only 2.2's gateway lets that happen."""
+    return [r for r in records if r.deployment == route]
+
+
 def long_streams(records: list[Record]) -> int:
     """Streams that lasted 20 s or more."""
     return sum(r.stream and r.duration >= LONG for r in records)

@@ -9,7 +9,8 @@ import pytest
 from lab.scenario import Scenario, wrote
 from rollout.errors import ExitCode
 from rollout.testing.traffic import Load
-from tests.e2e.lab.live import STREAMS, cut, figures, long_streams, lost
+from tests.conftest import about
+from tests.e2e.lab.live import STREAMS, cut, figures, long_streams, lost, unmapped
 from tests.e2e.lab.plays import live
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -31,6 +32,8 @@ def test_three_rollouts_one_after_another_lose_no_request_and_cut_no_stream(scen
             assert scene.model(next(iter(scene.targets())))["image_name"] == f"sim/vllm:{number + 1}"
     print(f"3 rollouts: {figures(users.records)}\n{scene.operator.screen()}")
     assert lost(users.records) + cut(users.records) == [], figures(users.records)
+    if not about(scene.described, before="2.3", gateway=True):
+        assert unmapped(users.records, scene.name) == []
     assert len(users.records) >= 3000
     assert long_streams(users.records) >= 150
     assert len(scene.leftovers()) == 1
