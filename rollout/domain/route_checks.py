@@ -5,10 +5,11 @@ What a shape *is* stands in `domain.shapes`; the how-to page on routes is the ta
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from rollout.domain.carrying import carrier_of
 from rollout.domain.effective import Carrier
+from rollout.domain.effects import MARKER_KEY
 from rollout.domain.shapes import Balance, balance_of, conversion
 from rollout.domain.world import RouteView, TargetView, World, named
 from rollout.plan.model import Plan
@@ -23,6 +24,7 @@ def refusals(plan: Plan, world: World) -> Iterator[str]:
         yield f"route `{plan.route.name}` does not exist on the server: create it, or correct `route.name`"
         return
     yield from _owner(route)
+    yield from _note_of_another(route)
     yield from _balance(plan, world, route)
     yield from _targets(route)
     if world.gateway:
@@ -40,6 +42,14 @@ def _owner(route: RouteView) -> Iterator[str]:
             "the platform that the organisation may use (`POST /v2/model-routes/ID/access`)"
         )
     yield from namesakes(route)
+
+
+def _note_of_another(route: RouteView) -> Iterator[str]:
+    if not isinstance(route.meta.get(MARKER_KEY), Mapping | None):
+        yield (
+            f"`meta.{MARKER_KEY}` of route `{route.name}` holds something that is no marker: a rollout keeps its marker there and does not "
+            "write over it; move it to another key"
+        )
 
 
 def namesakes(route: RouteView) -> Iterator[str]:

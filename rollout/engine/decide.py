@@ -161,7 +161,12 @@ def _refused(ctx: Ctx) -> Decision | None:
         return None
     if ctx.state.undo is not None:
         return _refused_undo(ctx, seen)
-    return HoldOn("refused", f"{seen['verb']}: {seen['error']}", clears=("refused",))
+    return HoldOn(_reason(seen), f"{seen['verb']}: {seen['error']}", clears=("refused",))
+
+
+def _reason(seen: Mapping[str, Json]) -> str:
+    """`credentials` when it was the key that was refused; facts of an older release do not tell."""
+    return str(seen.get("reason", "refused"))
 
 
 def _refused_undo(ctx: Ctx, seen: Mapping[str, Json]) -> Decision:
@@ -171,7 +176,7 @@ def _refused_undo(ctx: Ctx, seen: Mapping[str, Json]) -> Decision:
         return Record({"refused.first": {"at": ctx.now.isoformat()}}, f"{seen['verb']} was refused on the way back")
     if ctx.since(tried) > REFUSED_UNDO:
         detail = f"{seen['verb']} is refused on the way back: {seen['error']}"
-        return HoldOn("refused", detail, clears=("refused", "refused.first"), verbs=("resume",))
+        return HoldOn(_reason(seen), detail, clears=("refused", "refused.first"), verbs=("resume",))
     left = RETRY_UNDO - ctx.since(ctx.at("refused"))
     if left <= 0:
         return Record({"refused": None}, "the refused write is tried again")

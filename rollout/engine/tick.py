@@ -201,7 +201,8 @@ class Engine:
         told = f"{error.message} {error.why}".strip()
         if isinstance(error, KeyRefused):  # a key that may look and not write, or ended in between: only a person can mend that
             told = f"{told}; {error.hint}"
-        fact = {"verb": effect.verb, "error": told, "at": self.clock.now().isoformat()}
+        reason = "credentials" if isinstance(error, KeyRefused) else "refused"
+        fact = {"verb": effect.verb, "error": told, "reason": reason, "at": self.clock.now().isoformat()}
         event = self._event("outcome", f"refused: {effect.why}", verb=effect.verb, result="refused", facts={"refused": fact})
         return Tick(self._write(state, [event]), self.clock.now())
 

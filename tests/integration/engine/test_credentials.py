@@ -139,7 +139,7 @@ def test_a_key_that_may_look_and_not_write_is_told_with_what_to_do(tmp_path: Pat
         return await carry(verb, args)
 
     monkeypatch.setattr(case.platform, "perform", perform)
-    state = case.run(case.start().state.id, held("refused"))
+    state = case.run(case.start().state.id, held("credentials"))
     assert "No permission; Put a key of an administrator there." in (state.hold.detail if state.hold else "")
     monkeypatch.setattr(case.platform, "perform", carry)
     case.service().say(state.id, "resume", "ana", "another key")

@@ -45,7 +45,7 @@ def world(
     version: str = "v2.3.0",
     **route: Any,
 ) -> World:
-    view = RouteView(1, "chat", targets, mode, {}, "authed", **route)
+    view = RouteView(1, "chat", targets, mode, route.pop("meta", {}), "authed", **route)
     running = {
         t.deployment: DeploymentView(n, t.deployment, replicas, replicas, "running", {}, _running(n, t.deployment, replicas))
         for n, t in enumerate(targets, 1)
@@ -74,6 +74,15 @@ REFUSED: list[tuple[str, Plan, World, list[str]]] = [
         [
             "no target of route `chat` has a weight: behind the gateway of GPUStack 2.2 such a route serves nobody, and a rollback would "
             "bring that back; give stable a weight first"
+        ],
+    ),
+    (
+        "a note of somebody else",
+        plan(),
+        world(target("a", 100), meta={"rollout": "blue"}),
+        [
+            "`meta.rollout` of route `chat` holds something that is no marker: a rollout keeps its marker there and does not "
+            "write over it; move it to another key"
         ],
     ),
     ("scored", plan(), world(target("a", 0), mode="scoring"), [f"route `chat` has no weights (it balances by score), {NO_SHARE}"]),
