@@ -61,6 +61,11 @@ KINDS = [pytest.param("sandbox", id="sandbox"), *_LAB]
 """parameters of a test that runs on the sandbox, and on the real server where there is one"""
 REAL_FIRST = [pytest.param("sandbox", id="sandbox", marks=pytest.mark.slow), *_LAB]
 """the same where a faster test has said it on the sandbox already: there in `make accept` only"""
+SANDBOX_FIRST = [
+    pytest.param("sandbox", id="sandbox"),
+    *(pytest.param(*one.values, id=one.id, marks=(*one.marks, pytest.mark.slow)) for one in _LAB),
+]
+"""the same where every run says it on the sandbox: on the real server in `make accept` only"""
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.site import Site, unique
-from tests.e2e.support import KINDS, NEW, PATIENCE, REAL_FIRST, Case, case, kill, opened, wait
+from tests.e2e.support import NEW, PATIENCE, REAL_FIRST, SANDBOX_FIRST, Case, case, kill, opened, wait
 
 REFUSED, HALTED, FENCED, IMPOSSIBLE = 3, 13, 31, 23
 REASON = ("--reason", "the night before the holidays")
@@ -21,9 +21,9 @@ LONG = {"{duration: 2s}": "{duration: 10m}"}
 NO_STAGE = {"stage: {worker: staging,": 'stage: {skip: "staging has tests of its own",'}
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=SANDBOX_FIRST)
 def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """One server for the tests of this module."""
+    """One server for the tests of this module; the real one in `make accept`."""
     with opened(request.param, tmp_path_factory.mktemp("site")) as found:
         yield found
 
@@ -108,14 +108,14 @@ def test_init_writes_a_plan_that_lacks_one_value(site: Site, tmp_path: Path) -> 
 # --- adopt
 
 
-def test_adopt_goes_on_at_the_rung_and_a_rollback_leaves_the_hand_made_deployment(site: Site, tmp_path: Path) -> None:
+def test_adopt_goes_on_at_the_rung_and_a_rollback_leaves_the_hand_made_deployment(real: Site, tmp_path: Path) -> None:
     """40 beside 100 lies between the rungs 25 % and 50 %: lowered to 33 beside 100; users are served all the while."""
-    with fresh(site, tmp_path) as made:
+    with fresh(real, tmp_path) as made:
         hand = by_hand(made, 50)
         dry = made.command("adopt", str(made.plan), "--canary", hand, "--dry-run")
         assert dry.returncode == 0, dry.stdout
         assert "lowered to rung 1" in " ".join(dry.stdout.split())
-        with site.load(made.route, 1) as users:
+        with real.load(made.route, 1) as users:
             owner = made.start("adopt", str(made.plan), "--canary", hand, *REASON)
             made.fact("0.seen", alive=owner)
             assert made.targets() == sorted([(hand, 33), (made.stable, 100)])
@@ -172,8 +172,8 @@ def test_takeover_then_rollback_with_another_store(real: Site, tmp_path: Path) -
         assert made.shape() == made.before
 
 
-def test_takeover_with_the_plan_goes_on_to_the_end(site: Site, tmp_path: Path) -> None:
-    with judged(site, tmp_path) as made:
+def test_takeover_with_the_plan_goes_on_to_the_end(real: Site, tmp_path: Path) -> None:
+    with judged(real, tmp_path) as made:
         canary = f"{made.stable}-r{made.id[:8]}"
         line = ["takeover", made.route, "--plan", str(made.plan), *REASON, "--until", "completed", "--patience", "0s"]
         lives = [made.start(*line, store="other.db")]
@@ -283,9 +283,9 @@ def bash(made: Case, text: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("where", ["rung", "window"])
-def test_the_printed_calls_restore_the_snapshot(site: Site, where: str, tmp_path: Path) -> None:
+def test_the_printed_calls_restore_the_snapshot(real: Site, where: str, tmp_path: Path) -> None:
     """From the store and from the marker alone they are the same; run by bash, under users, they undo everything."""
-    with judged(site, tmp_path, LONG) as made:
+    with judged(real, tmp_path, LONG) as made:
         if where == "window":
             promoted(made)
         since = len(made.own_writes())

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.support import KINDS, REAL_FIRST, Case, Row, case, opened, wait
+from tests.e2e.support import REAL_FIRST, SANDBOX_FIRST, Case, Row, case, opened, wait
 
 ABORTED, HALTED, HOLDING, FENCED = 10, 13, 11, 31
 REASON = ("--reason", "users complain")
@@ -33,7 +33,7 @@ def test_abort_in_the_canary_beside_its_owner(kind: str, tmp_path: Path) -> None
         assert made.command("journal", made.id, "--verify").returncode == 0
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SANDBOX_FIRST)
 def test_rollback_from_the_window_when_nobody_ticks(kind: str, tmp_path: Path) -> None:
     """The command carries it out itself: stable is back with its weight before the canary leaves, and no user is refused."""
     with opened(kind, tmp_path) as site, case(site, tmp_path, {"{duration: 2s}": "{duration: 10m}"}) as made:
@@ -50,7 +50,7 @@ def test_rollback_from_the_window_when_nobody_ticks(kind: str, tmp_path: Path) -
         assert made.command("rollback", made.id, *REASON).returncode == 23
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", REAL_FIRST)
 def test_stable_lost_in_the_canary_halts_and_nothing_is_written_until_it_serves_again(kind: str, tmp_path: Path) -> None:
     """13, again 13, and, once stable is back and has answered a probe, the rollout goes on to its end."""
     with opened(kind, tmp_path) as site, case(site, tmp_path) as made:

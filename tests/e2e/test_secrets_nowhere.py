@@ -18,7 +18,7 @@ import pytest
 
 from tests.contract.site import Site
 from tests.e2e.inside import Inside, keys
-from tests.e2e.support import KINDS, ROLLOUT, Case, case, opened
+from tests.e2e.support import ROLLOUT, SANDBOX_FIRST, Case, case, opened
 
 ENV = {
     "HF_TOKEN": "hf_canary7tokentokentoken",
@@ -29,7 +29,7 @@ ENV = {
 TALKATIVE = ("httpx", "httpcore", "h11", "asyncio", "sqlalchemy.engine", "sqlalchemy.pool", "rollout", "tenacity", "alembic")
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=SANDBOX_FIRST)
 def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with opened(request.param, tmp_path_factory.mktemp("server")) as made:
         yield made

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.site import Site
-from tests.e2e.support import KINDS, OLD, REAL_FIRST, Case, case, opened
+from tests.e2e.support import OLD, REAL_FIRST, SANDBOX_FIRST, Case, case, opened
 
 ROLLED_BACK, HOLDING, OPEN, IMPOSSIBLE = 10, 11, 22, 23
 REASON = ("--reason", "users complain")
@@ -35,7 +35,7 @@ def _slow_to_load(site: Site, seconds: float) -> None:
     site.node("spark-01", knobs={"start_delay": seconds}, image=OLD)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", REAL_FIRST)
 def test_rollback_from_parked_restores_service_and_shows_the_time(kind: str, tmp_path: Path) -> None:
     """The owner ends with 10, the command with 0; stable is loaded, then serves; no user is refused meanwhile."""
     with opened(kind, tmp_path) as site:
@@ -60,7 +60,7 @@ def test_rollback_from_parked_restores_service_and_shows_the_time(kind: str, tmp
         _slow_to_load(site, 0.0)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", REAL_FIRST)
 def test_files_deleted_in_the_window_are_announced_and_the_rollback_is_refused(kind: str, tmp_path: Path) -> None:
     """`run` ends with 11 and says what is gone; `rollback` with 23 before it touches anything, with a plan that is valid."""
     with opened(kind, tmp_path) as site, case(site, tmp_path, WINDOW) as made:
@@ -86,7 +86,7 @@ def test_files_deleted_in_the_window_are_announced_and_the_rollback_is_refused(k
         assert made.state()["undo"] is None
 
 
-@pytest.mark.parametrize("kind", REAL_FIRST)
+@pytest.mark.parametrize("kind", SANDBOX_FIRST)
 def test_a_window_is_extended_and_then_cleaned_up(kind: str, tmp_path: Path) -> None:
     """It would have ended 4 s earlier; what goes is on the screen before it goes."""
     with opened(kind, tmp_path) as site, case(site, tmp_path, {"{duration: 2s}": "{duration: 20s}"}) as made:
