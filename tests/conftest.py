@@ -58,13 +58,14 @@ def release(version: str) -> tuple[int, ...]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Take away what is not about the server that it would run on.
 
-    After the shuffle, so that whatever kills a part of the lab that others share waits until nobody uses it.
+    After the shuffle, so that whatever kills a part of the lab that others share waits until nobody uses it, and the tests of plays
+    that run in the background meanwhile come late.
     """
     out = [item for item in items if not _fits(item)]
     if out:
         config.hook.pytest_deselected(items=out)
         items[:] = [item for item in items if item not in out]
-    items.sort(key=lambda item: item.get_closest_marker("alone") is not None)
+    items.sort(key=lambda item: (item.get_closest_marker("alone") is not None, "stage" in getattr(item, "fixturenames", ())))
 
 
 def _fits(item: pytest.Item) -> bool:

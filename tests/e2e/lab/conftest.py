@@ -1,4 +1,4 @@
-"""Plays are staged once a session, two at a time on one lab, and only those that a selected test looks at.
+"""Plays are staged once a session, three at a time on one lab, and only those that a selected test looks at.
 
 Without `ROLLOUT_LAB` the tests of this folder are not there.
 """
@@ -48,14 +48,27 @@ class Stage:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 
-@pytest.fixture(scope="session")
-def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+STAGE = pytest.StashKey[Stage]()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """The plays begin before the first test and their tests come late, so that nobody waits for them."""
     described = lab_description()
-    assert described is not None
-    wanted = {name for item in request.session.items for name in getattr(item, "fixturenames", ()) if name in PLAYS}
-    running = Stage(wanted, tmp_path_factory.mktemp("plays"), described)
-    yield running
-    running.close()
+    wanted = {name for item in session.items for name in getattr(item, "fixturenames", ()) if name in PLAYS}
+    asked = wanted or any("stage" in getattr(item, "fixturenames", ()) for item in session.items)
+    if described is not None and asked and not session.config.option.collectonly:
+        factory: pytest.TempPathFactory = session.config._tmp_path_factory  # type: ignore[attr-defined]  # what the fixture hands out
+        session.config.stash[STAGE] = Stage(wanted, factory.mktemp("plays"), described)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if STAGE in session.config.stash:
+        session.config.stash[STAGE].close()
+
+
+@pytest.fixture(scope="session")
+def stage(pytestconfig: pytest.Config) -> Stage:
+    return pytestconfig.stash[STAGE]
 
 
 @pytest.fixture
