@@ -377,9 +377,11 @@ def test_two_owners_may_call_their_routes_the_same_and_the_older_one_is_looked_a
 
 def test_on_a_route_without_weights_a_target_joins_without_one_and_is_listed_by_its_deployment(bench: Bench, pair: Pair) -> None:
     """The list by `model_id` alone, over all routes, is what a printed way back looks at before it deletes a deployment."""
-    route, there = bench.site.new_route({pair.a["id"]: 0}), f"/v2/model-route-targets?model_id={pair.b['id']}"
+    route, there = bench.site.new_route({pair.a["id"]: 0}, wait=False), f"/v2/model-route-targets?model_id={pair.b['id']}"
     assert bench.site.get(there)["items"] == []
     assert bench.perform("join", route=route["name"], deployment=pair.names[1], weight=0)["active"]
     assert {t["model_id"]: t["weight"] for t in bench.site.target_list(route["id"])} == {pair.a["id"]: 0, pair.b["id"]: 0}
     assert [t["route_id"] for t in bench.site.get(there)["items"]] == [route["id"]]
-    assert set(bench.site.split(route["name"], 20)) == set(pair.names)
+    if bench.site.balances or not bench.site.gateway:  # behind 2.2's gateway such a route serves nobody
+        bench.site.settled(route)
+        assert set(bench.site.split(route["name"], 20)) == set(pair.names)
