@@ -16,7 +16,7 @@ from rollout.clients.gpustack_rows import Model, Route, Target
 from rollout.domain.byhand import INFERENCE, ByHand, WayBack
 from rollout.domain.carrying import EXACT_SINCE, version_of
 from rollout.domain.effects import MARKER_KEY
-from rollout.domain.receipts import Pair, Receipts, illegible, recorded
+from rollout.domain.receipts import Pair, Receipts, legible
 from rollout.domain.world import named
 from rollout.errors import NotFound, RollbackImpossible
 
@@ -33,9 +33,7 @@ async def way_back(client: GPUStack, route: str, receipts: Receipts | None) -> W
         if not isinstance(marker, Mapping):
             hint = "Nothing to roll back. `rollout list` shows the rollouts of this store."
             raise NotFound(f"route {route} carries no marker: no rollout holds it", hint=hint)
-        receipts = recorded(marker)
-        if receipts is None:
-            raise illegible(route, marker)
+        receipts = legible(route, marker)
     row = lists.route(receipts.route)
     gone = [p.stable for p in receipts.pairs if lists.model(p.stable) is None]
     if row is None or gone:

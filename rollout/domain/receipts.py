@@ -214,9 +214,12 @@ def recorded(marker: Mapping[str, Json]) -> Receipts | None:
         return None
 
 
-def illegible(route: str, marker: Mapping[str, Json]) -> RollbackImpossible:
-    """A marker without readable receipts: nothing says what was there before."""
-    return RollbackImpossible(
+def legible(route: str, marker: Mapping[str, Json]) -> Receipts:
+    """The receipts in a marker. RollbackImpossible without readable ones: nothing says what was there before."""
+    receipts = recorded(marker)
+    if receipts is not None:
+        return receipts
+    raise RollbackImpossible(
         f"The marker on route {route} (rollout {str(marker.get('id', '?'))[:WORDS]}) holds no receipts that this release can read.",
         why="It was cut or changed, or another release wrote it: nothing says what a rollback has to restore.",
         hint="Go back with the release that wrote it. Or let the deployments that you name serve alone, which needs no receipts: "

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rollout.domain import adoption
 from rollout.domain.health import marker_of
-from rollout.domain.receipts import Receipts, illegible, marker, recorded
+from rollout.domain.receipts import Receipts, legible, marker
 from rollout.domain.state import Event, Phase, RolloutState, evolve
 from rollout.domain.world import RouteView, World
 from rollout.errors import ExitCode, NotFound, PreflightError, UsageError
@@ -33,10 +33,7 @@ def found_receipts(world: World, route: str) -> tuple[str, Receipts]:
     raw = marker_of(world.route)
     if world.route is None or raw is None:
         raise nothing_held(route, world.route)
-    receipts = recorded(raw)
-    if receipts is None:
-        raise illegible(route, raw)
-    return str(raw.get("id")), receipts
+    return str(raw.get("id")), legible(route, raw)
 
 
 def claiming(state: RolloutState, receipts: Receipts, former: str, now: datetime, at: GPUStack | None) -> RolloutState:
@@ -50,9 +47,9 @@ def claiming(state: RolloutState, receipts: Receipts, former: str, now: datetime
 def fits(plan: Plan, receipts: Receipts, world: World, backend: Backend) -> None:
     """PreflightError when the plan is not the one that the recorded rollout was made with, as far as the server shows it."""
     wrong = []
-    named, recorded = [t.deployment for t in plan.stable], [p.stable for p in receipts.pairs]
-    if named != recorded:
-        wrong.append(f"the plan's stable is {', '.join(named)}, recorded is {', '.join(recorded)}")
+    named, replaced = [t.deployment for t in plan.stable], [p.stable for p in receipts.pairs]
+    if named != replaced:
+        wrong.append(f"the plan's stable is {', '.join(named)}, recorded is {', '.join(replaced)}")
     for index, pair in enumerate(receipts.pairs):
         if not wrong and pair.stable not in world.deployments:
             wrong.append(f"{pair.stable} is gone: the old side was being removed, and there is nothing to go on with")
@@ -76,10 +73,8 @@ def holding(held: StoredRollout, route: str) -> UsageError:
 
 def give_way(store: Store, held: StoredRollout, owner: Owner, now: datetime, actor: str, why: str) -> None:
     """End a rollout of our own store, so that its successor can have the route. Whoever ticks it is fenced off (31)."""
-    fence = store.claim(held.state.id, owner, LEASE, force=True)
     event = Event(kind="phase", at=now, actor=actor, text=why, data={"phase": Phase.ABORTED.value, "exit_code": int(ExitCode.FENCED_OFF)})
-    store.append(held.state.id, fence, [event], evolve(held.state, event))
-    store.release(held.state.id, fence)
+    _note(store, held, owner, event, force=True)
 
 
 def reached_by(store: Store, held: StoredRollout, owner: Owner, now: datetime, actor: str, at: GPUStack) -> StoredRollout:
@@ -90,11 +85,16 @@ def reached_by(store: Store, held: StoredRollout, owner: Owner, now: datetime, a
     where, known = at.model_dump(mode="json"), held.state.fact("gpustack")
     if known is None or known == where:
         return held
-    fence = store.claim(held.state.id, owner, LEASE)
     event = Event(kind="fact", at=now, actor=actor, text="reached by the keys and addresses named now", data={"facts": {"gpustack": where}})
+    _note(store, held, owner, event)
+    return store.load(held.state.id)
+
+
+def _note(store: Store, held: StoredRollout, owner: Owner, event: Event, *, force: bool = False) -> None:
+    """One event in a rollout that this process does not go on ticking."""
+    fence = store.claim(held.state.id, owner, LEASE, force=force)
     store.append(held.state.id, fence, [event], evolve(held.state, event))
     store.release(held.state.id, fence)
-    return store.load(held.state.id)
 
 
 def nothing_held(route: str, view: RouteView | None) -> NotFound:

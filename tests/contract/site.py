@@ -91,7 +91,6 @@ class Site:
         self.gateway = described["mode"] != "disabled"
         self.gap = "503" if self.balances else "404"  # what a request gets while its route has no active target
         self.gaps = {self.gap, "503"} if self.gateway else {self.gap}
-        self.unmapped: list[str] = []
         server, inference = described["server_url"], described["inference_url"]
         self.api = _client(server, headers=_bearer(described["management_key"]))
         self.inference = _client(inference, headers=_bearer(described["inference_key"]))
@@ -269,7 +268,7 @@ class Site:
     def load(self, model: str, clients: int = 6) -> Iterator[list[str]]:
         """Requests without a pause while the block runs; the list grows by who answered, or the status of an error.
 
-        Behind 2.2's gateway an engine may be asked under the route's own name for an instant: those are counted apart.
+        Behind 2.2's gateway an engine may be asked under the route's own name for an instant: those are left out.
         """
         seen: list[str] = []
         going = [True]
@@ -278,9 +277,7 @@ class Site:
             while going[0]:
                 response = self.ask(model, sim={"ttft": 0.0})
                 who = str(response.json()["model"] if response.status_code == 200 else response.status_code)
-                if who == model and self.gateway and not self.balances:
-                    self.unmapped.append(who)
-                else:
+                if who != model or self.balances or not self.gateway:
                     seen.append(who)
 
         with ThreadPoolExecutor(clients) as pool:

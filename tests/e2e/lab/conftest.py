@@ -55,7 +55,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """The plays begin before the first test and their tests come late, so that nobody waits for them."""
     described = lab_description()
     wanted = {name for item in session.items for name in getattr(item, "fixturenames", ()) if name in PLAYS}
-    asked = wanted or any("stage" in getattr(item, "fixturenames", ()) for item in session.items)
+    asked = any("stage" in getattr(item, "fixturenames", ()) for item in session.items)
     if described is not None and asked and not session.config.option.collectonly:
         factory: pytest.TempPathFactory = session.config._tmp_path_factory  # type: ignore[attr-defined]  # what the fixture hands out
         session.config.stash[STAGE] = Stage(wanted, factory.mktemp("plays"), described)
