@@ -7,9 +7,10 @@ with the first judgement and not before, so that commands which do not judge sta
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from rollout.analysis.config import JudgeConfig, Mode, config_for
+from rollout.analysis.config import JudgeConfig, Margin, MetricNoise, Mode, config_for
 from rollout.analysis.counters import CounterSample, InstanceCounters, window_delta
-from rollout.analysis.samples import ArmWindow, Histogram, ProbePair, Status, Window
+from rollout.analysis.recorded import window_from_json, window_to_json
+from rollout.analysis.samples import ArmWindow, Histogram, ProbePair, QualityPair, Status, Window
 
 if TYPE_CHECKING:
     from rollout.analysis.assess import ShareAlarm, Verdict, share_alarm, verdict
@@ -35,8 +36,11 @@ __all__ = [
     "InstanceCounters",
     "JudgeConfig",
     "JudgeState",
+    "Margin",
+    "MetricNoise",
     "Mode",
     "ProbePair",
+    "QualityPair",
     "ShareAlarm",
     "Status",
     "Verdict",
@@ -48,6 +52,8 @@ __all__ = [
     "share_inside",
     "verdict",
     "window_delta",
+    "window_from_json",
+    "window_to_json",
 ]
 
 

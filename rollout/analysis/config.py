@@ -10,15 +10,38 @@ from typing import Any, Literal
 from rollout.analysis.samples import Histogram
 
 Mode = Literal["rich", "thin", "sparse"]
-LATENCIES = ("ttft", "e2e")
+Quality = Literal["binary", "graded"]
+LATENCIES = ("ttft", "e2e", "tpot")
+METRICS = (*LATENCIES, "errors", "quality", "memory", "probes")
+GIB = 1 << 30
 
 # Where the 1/alpha of evidence may come from; what a mode hardly sees weighs little. Metrics that are not there give their weight back.
 _WEIGHTS: dict[str, dict[str, float]] = {
-    "rich": {"ttft": 0.50, "e2e": 0.15, "errors": 0.30, "probes": 0.05},
-    "thin": {"ttft": 0.35, "e2e": 0.10, "errors": 0.30, "probes": 0.25},
-    "sparse": {"ttft": 0.10, "e2e": 0.05, "errors": 0.35, "probes": 0.50},
+    "rich": {"ttft": 0.35, "e2e": 0.10, "tpot": 0.10, "errors": 0.25, "quality": 0.10, "memory": 0.05, "probes": 0.05},
+    "thin": {"ttft": 0.25, "e2e": 0.07, "tpot": 0.07, "errors": 0.25, "quality": 0.11, "memory": 0.05, "probes": 0.20},
+    "sparse": {"ttft": 0.08, "e2e": 0.04, "tpot": 0.04, "errors": 0.26, "quality": 0.20, "memory": 0.05, "probes": 0.33},
 }
 _UNACCEPTABLE = {"rich": (0.20, 0.01), "thin": (0.20, 0.02), "sparse": (0.50, 0.05)}  # slow-down, error risk difference
+
+
+@dataclass(frozen=True)
+class Margin:
+    """What a plan says of one metric, None = the mode's default. Latencies and probes: slow-downs (0.05 = +5 %). Errors: `tolerated` an
+    odds ratio, `unacceptable` a risk difference. Quality: loss of mean score (0.05 = 5 points of 100). Memory: `tolerated` bytes an hour.
+    """
+
+    metric: str
+    tolerated: float | None = None
+    unacceptable: float | None = None
+
+
+@dataclass(frozen=True)
+class MetricNoise:
+    """A latency metric's own replica noise, fitted on a history: log odds variance, correlation a window."""
+
+    metric: str
+    v: float
+    phi: float
 
 
 @dataclass(frozen=True)
@@ -31,6 +54,9 @@ class JudgeConfig:
     `v`, `phi`: the replica's own noise (log odds variance, correlation per window); `guaranteed`: they were fitted, the bound is claimed.
     `rungs`: rungs below 100 %. `live`: engine metrics are expected (False: probes only, statuses of the arms are not waited for).
     `max_request_seconds`: no PASS before one longest request has had time to end. `memory_floor`: bytes, None = not watched.
+    `margins`: what the plan says otherwise, by metric; `noises`: (v, phi) by latency metric where a history gave them. `quality`: prompts
+    are replayed, "binary" = scores are 0 or 1, None = none are. `memory_noise`: (sd in bytes, correlation a window) of the difference of
+    the arms' memory in use, None = no history gave it and the slope is not judged. `probe_slo`: seconds, for the tail of the probes.
     `healthy_error_rate`, `healthy_restarts_per_hour`, `planned_requests`, `planned_seconds`: only for the breaker's own alpha.
     """
 
@@ -55,18 +81,57 @@ class JudgeConfig:
     healthy_restarts_per_hour: float = 0.01
     planned_requests: int = 4000
     planned_seconds: float = 7200.0
+    reference_tpot: Histogram | None = None
+    margins: tuple[Margin, ...] = ()
+    noises: tuple[MetricNoise, ...] = ()
+    quality: Quality | None = None
+    memory_noise: tuple[float, float] | None = None
+    probe_slo: float | None = None
 
     def __post_init__(self) -> None:
         if self.rungs < 1:
             raise ValueError("a ladder has at least one rung below 100 %")
-        if not 0 <= self.tolerated_latency < self.unacceptable_latency:
-            raise ValueError(f"tolerated latency {self.tolerated_latency} must lie below unacceptable {self.unacceptable_latency}")
-        if not (0 < self.alpha < 1 and 0 < self.beta < 1 and 0 < self.unacceptable_errors < 1):
-            raise ValueError("alpha, beta and unacceptable_errors must lie between 0 and 1")
-        if self.tolerated_error_odds < 1 or self.tail_odds <= 1:
-            raise ValueError("tolerated_error_odds must be at least 1, tail_odds more than 1")
-        if self.v < 0 or not 0 <= self.phi < 1:
-            raise ValueError(f"noise needs v >= 0 and 0 <= phi < 1, got v={self.v}, phi={self.phi}")
+        if not (0 < self.alpha < 1 and 0 < self.beta < 1):
+            raise ValueError("alpha and beta must lie between 0 and 1")
+        if self.tail_odds <= 1:
+            raise ValueError("tail_odds must be more than 1")
+        unknown = sorted(({m.metric for m in self.margins} | {n.metric for n in self.noises}) - set(METRICS))
+        if unknown:
+            raise ValueError(f"no metric is called {', '.join(unknown)}; known: {', '.join(METRICS)}")
+        for v, phi in [(self.v, self.phi), *((n.v, n.phi) for n in self.noises)]:
+            if v < 0 or not 0 <= phi < 1:
+                raise ValueError(f"noise needs v >= 0 and 0 <= phi < 1, got v={v}, phi={phi}")
+        if self.memory_noise is not None and not (self.memory_noise[0] > 0 and 0 <= self.memory_noise[1] < 1):
+            raise ValueError(f"memory noise needs sd > 0 and 0 <= phi < 1, got {self.memory_noise}")
+        for metric in (*LATENCIES, "probes", "quality"):
+            low, high = self.tolerated(metric), self.unacceptable(metric)
+            if not 0 <= low < high or (metric == "quality" and high >= 1):
+                raise ValueError(f"{metric}: tolerated {low:g} must lie below unacceptable {high:g}")
+        if self.tolerated("errors") < 1 or not 0 < self.unacceptable("errors") < 1:
+            raise ValueError("errors: tolerated is an odds ratio of at least 1, unacceptable a share between 0 and 1")
+        if self.tolerated("memory") < 0:
+            raise ValueError("memory: tolerated is a rise in bytes an hour, at least 0")
+
+    def tolerated(self, metric: str) -> float:
+        """The margin that a rollback has to prove exceeded."""
+        said = next((m.tolerated for m in self.margins if m.metric == metric and m.tolerated is not None), None)
+        defaults = {"errors": self.tolerated_error_odds, "quality": 0.0, "memory": float(GIB)}
+        return defaults.get(metric, self.tolerated_latency) if said is None else said
+
+    def unacceptable(self, metric: str) -> float:
+        """The margin that a promotion has to prove not reached. Memory has none: its floor and its slope are watched instead."""
+        said = next((m.unacceptable for m in self.margins if m.metric == metric and m.unacceptable is not None), None)
+        defaults = {"errors": self.unacceptable_errors, "quality": 0.05}
+        return defaults.get(metric, self.unacceptable_latency) if said is None else said
+
+    def noise(self, metric: str) -> tuple[float, float]:
+        """(v, phi) of a latency metric."""
+        return next(((n.v, n.phi) for n in self.noises if n.metric == metric), (self.v, self.phi))
+
+    @property
+    def noisy(self) -> bool:
+        """Whether any latency is judged with replica noise."""
+        return any(self.noise(metric)[0] > 0 for metric in LATENCIES if self.reference(metric) is not None)
 
     @property
     def bound(self) -> str:
@@ -77,11 +142,13 @@ class JudgeConfig:
 
     def reference(self, metric: str) -> Histogram | None:
         """The reference histogram of a latency metric."""
-        return {"ttft": self.reference_ttft, "e2e": self.reference_e2e}[metric]
+        return {"ttft": self.reference_ttft, "e2e": self.reference_e2e, "tpot": self.reference_tpot}[metric]
 
     def weights(self) -> dict[str, float]:
         """Share of the rollback evidence by metric; sums to 1."""
-        known = {m: w for m, w in _WEIGHTS[self.mode].items() if m not in LATENCIES or self.reference(m) is not None}
+        there = {metric: self.reference(metric) is not None for metric in LATENCIES}
+        there |= {"quality": self.quality is not None, "memory": self.memory_noise is not None}
+        known = {metric: weight for metric, weight in _WEIGHTS[self.mode].items() if there.get(metric, True)}
         total = sum(known.values())
         return {metric: weight / total for metric, weight in known.items()}
 
@@ -94,9 +161,13 @@ class JudgeConfig:
         """The inverse of `to_json`. Unknown keys (a newer release wrote them) are left out."""
         known = {f.name for f in fields(cls)}
         values = {key: value for key, value in data.items() if key in known}
-        for key in ("reference_ttft", "reference_e2e"):
+        for key in ("reference_ttft", "reference_e2e", "reference_tpot"):
             found = values.get(key)
             values[key] = Histogram(tuple(found["edges"]), tuple(found["counts"])) if found else None
+        values["margins"] = tuple(Margin(**row) for row in values.get("margins", ()))
+        values["noises"] = tuple(MetricNoise(**row) for row in values.get("noises", ()))
+        if values.get("memory_noise") is not None:
+            values["memory_noise"] = tuple(values["memory_noise"])
         return cls(**values)
 
 
@@ -106,23 +177,39 @@ def config_for(
     rungs: int,
     reference_ttft: Histogram | None = None,
     reference_e2e: Histogram | None = None,
+    reference_tpot: Histogram | None = None,
     noise: tuple[float, float] | None = None,
+    noises: tuple[MetricNoise, ...] = (),
     **overrides: Any,
 ) -> JudgeConfig:
-    """The defaults of an evidence mode. `noise`: (v, phi) fitted on an A/A comparison; without it the bound is not claimed and the
-    defaults for one replica a side stand in: tolerated +10 %, v = 0.2, phi = 0.8. An empty reference counts as none.
+    """The defaults of an evidence mode. `noise`: (v, phi) for every latency, `noises` by metric (of `fit_history`): from an A/A
+    comparison; without either the bound is not claimed and the defaults for one replica a side stand in: tolerated +10 %, v = 0.2,
+    phi = 0.8. An empty reference counts as none.
     """
-    v, phi = noise or (0.2, 0.8)
+    fitted = noise is not None or bool(noises)
+    v, phi = noise or _strongest(noises) or (0.2, 0.8)
     config = JudgeConfig(
         mode=mode,
         rungs=rungs,
-        reference_ttft=reference_ttft if reference_ttft and reference_ttft.total else None,
-        reference_e2e=reference_e2e if reference_e2e and reference_e2e.total else None,
-        tolerated_latency=0.05 if noise else 0.10,
+        reference_ttft=_some(reference_ttft),
+        reference_e2e=_some(reference_e2e),
+        reference_tpot=_some(reference_tpot),
+        tolerated_latency=0.05 if fitted else 0.10,
         unacceptable_latency=_UNACCEPTABLE[mode][0],
         unacceptable_errors=_UNACCEPTABLE[mode][1],
         v=v,
         phi=phi,
-        guaranteed=noise is not None,
+        noises=noises,
+        guaranteed=fitted,
     )
     return replace(config, **overrides)
+
+
+def _some(histogram: Histogram | None) -> Histogram | None:
+    return histogram if histogram and histogram.total else None
+
+
+def _strongest(noises: tuple[MetricNoise, ...]) -> tuple[float, float] | None:
+    """For a metric the history did not show: the largest noise it did show."""
+    worst = max(noises, key=lambda n: n.v * (1 + n.phi) / (1 - n.phi), default=None)
+    return (worst.v, worst.phi) if worst else None

@@ -67,7 +67,9 @@ def common_edges(*histograms: Histogram) -> tuple[float, ...]:
 class ArmWindow:
     """One arm's requests that ended in a window.
 
-    `requests` counts all of them, the `errors` among them included. `restarts`: engine processes of this arm that began anew.
+    `requests` counts all of them, the `errors` among them included. `ttft`, `e2e`: seconds; `tpot`: mean seconds per output token of a
+    request, one count a request (never one a token). `restarts`: engine processes of this arm that began anew. `memory_used`: bytes in use
+    on the worker of this arm that has most in use; None = unknown.
     `status` keeps four things apart: OK, no requests, the metric is not exposed, the metric could not be read.
     """
 
@@ -77,6 +79,13 @@ class ArmWindow:
     e2e: Histogram | None = None
     restarts: int = 0
     status: Status = "OK"
+    tpot: Histogram | None = None
+    memory_used: int | None = None
+
+    def histogram(self, metric: str) -> Histogram | None:
+        """The histogram of a latency metric."""
+        found: Histogram | None = getattr(self, metric)
+        return found
 
     def __post_init__(self) -> None:
         if not 0 <= self.errors <= self.requests:
@@ -94,14 +103,27 @@ class ProbePair:
 
 
 @dataclass(frozen=True)
+class QualityPair:
+    """Scores (0..1, higher is better) of both arms' answers to the same prompt. None: that arm gave no whole answer, which is an error."""
+
+    stable: float | None
+    canary: float | None
+
+    def __post_init__(self) -> None:
+        if any(score is not None and not 0 <= score <= 1 for score in (self.stable, self.canary)):
+            raise ValueError(f"scores lie between 0 and 1, got {self.stable} and {self.canary}")
+
+
+@dataclass(frozen=True)
 class Window:
     """What was seen between two looks. The caller gives out `id`s that rise; a window is used exactly once.
 
     `rung`: index of the ladder's rung, rising; the judge opens a fresh copy of its evidence at each new one.
     `load_ratio`: (canary share / ready canary replicas) over the same of stable; None = no live comparison (dark, or 100 %).
     `expected_share`, `share_counts` (canary, total): for the share test. `weight_changed`: the split moved inside this window.
-    A window with pairs, no requests and no load ratio is a batch of probes: it says nothing about live traffic, not even its absence.
+    A window with pairs or quality, no requests and no load ratio is a batch of our own requests: it says nothing about live traffic, not even its absence.
     `memory_available`: bytes of MemAvailable on the canary's node; None = unknown. `pairs` must come from probes at matched concurrency.
+    `quality`: replayed prompts, each prompt once in a rollout and in an order that chance decided.
     """
 
     id: int
@@ -115,3 +137,4 @@ class Window:
     share_counts: tuple[int, int] | None = None
     weight_changed: bool = False
     memory_available: int | None = None
+    quality: tuple[QualityPair, ...] = ()
