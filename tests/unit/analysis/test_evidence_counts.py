@@ -210,9 +210,7 @@ def test_one_more_failure_on_the_canary_is_never_less_evidence_and_one_more_on_s
     n: int, m: int, data: st.DataObject
 ) -> None:
     a, b = data.draw(st.integers(0, n - 1)), data.draw(st.integers(0, m - 1))
-    base, worse, better = (
-        float(mixtures(worse_likelihood([row], 1.25))[0]) for row in ((n, m, a, b), (n, m, a + 1, b), (n, m, a, b + 1))
-    )
+    base, worse, better = (float(mixtures(worse_likelihood([row], 1.25))[0]) for row in ((n, m, a, b), (n, m, a + 1, b), (n, m, a, b + 1)))
     assert better <= base * (1 + SMALL)
     assert worse >= base * (1 - SMALL)
     kept, lost = harmless_gain((n, m, a, b), (3, 400), 0.02), harmless_gain((n, m, a + 1, b), (3, 400), 0.02)

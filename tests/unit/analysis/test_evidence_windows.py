@@ -19,8 +19,8 @@ from rollout.analysis import ArmWindow, Histogram, JudgeConfig, JudgeState, Wind
 from rollout.analysis.design import design_of, log_fail, log_pass
 from rollout.analysis.latency import LatencyTest
 from rollout.analysis.noise import Bank, Noise
-from rollout.analysis.reference import Reference
 from rollout.analysis.recorded import window_from_json, window_to_json
+from rollout.analysis.reference import Reference
 from tests.unit.analysis.exact import deals
 from tests.unit.analysis.random_windows import EDGES, REFERENCE, rollouts
 

@@ -15,6 +15,7 @@ import rollout
 from rollout.analysis.hypergeometric import Counts, Floats
 
 THETA = np.array([-7.0, -3.5, -1.1, -0.4, 0.0, 0.2, 0.8, 2.6, 6.0])  # alternatives and the far places of the widest noise grid
+LARGE = [(2_000, 18_000, 8_000, 830), (10_000, 10_000, 9_000, 4_400)]
 
 
 def ours(rows: list[tuple[int, int, int, int]], theta: Floats) -> Floats:
@@ -63,7 +64,9 @@ def test_windows_of_usual_size_match_scipy(row: tuple[int, int, int, int]) -> No
         np.testing.assert_allclose((mine - mine[1])[known], (theirs - theirs[1])[known], atol=1e-7, rtol=1e-7)
 
 
-@pytest.mark.parametrize("row", [(2_000, 18_000, 8_000, 830), (10_000, 10_000, 9_000, 4_400), (1_000, 19_000, 60, 7), (6_000, 14_000, 19_000, 5_800)])
+@pytest.mark.parametrize(
+    "row", [(2_000, 18_000, 8_000, 830), (10_000, 10_000, 9_000, 4_400), (1_000, 19_000, 60, 7), (6_000, 14_000, 19_000, 5_800)]
+)
 def test_twenty_thousand_requests_match_scipy(row: tuple[int, int, int, int]) -> None:
     n, m, k, a = row
     theta = np.array([-0.3, 0.0, 0.1, 0.3])
@@ -72,11 +75,11 @@ def test_twenty_thousand_requests_match_scipy(row: tuple[int, int, int, int]) ->
     np.testing.assert_allclose(mine - mine[1], theirs - theirs[1], atol=1e-6)
 
 
-@pytest.mark.parametrize("row", [(2_000, 18_000, 8_000, 830), (10_000, 10_000, 9_000, 4_400), (9_000, 9_000, 300, 140)])
+@pytest.mark.parametrize("row", [*LARGE, (9_000, 9_000, 300, 140)])
 def test_cutting_the_sum_off_around_the_mode_costs_nothing_that_counts(row: tuple[int, int, int, int]) -> None:
     """Beside the full sum's own rounding nothing is seen: after 10,000 windows the error is still a few millionths."""
     theta = np.linspace(-3.0, 3.0, 61)
-    n, m, k, a = row
+    n, m, k, _ = row
     support = np.arange(max(0, k - m), min(n, k) + 1)
     mine, whole = ours([row], theta)[0], in_full(row, theta)
     assert len(support) > 256  # the short sum is used
