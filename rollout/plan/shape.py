@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
+from pydantic.json_schema import SkipJsonSchema
 
 from rollout.plan.checks import url
 from rollout.plan.finding import Path, one_of
@@ -47,8 +48,12 @@ class Slot:
 
 
 def keys(part: type[BaseModel]) -> dict[str, FieldInfo]:
-    """Keys of a part as people write them."""
-    return {info.alias or name: info for name, info in part.model_fields.items()}
+    """Keys of a part as people write them; what is read from another file is none."""
+    return {info.alias or name: info for name, info in part.model_fields.items() if not any(map(_inlined, info.metadata))}
+
+
+def _inlined(note: Any) -> bool:
+    return isinstance(note, SkipJsonSchema)
 
 
 def slot_in(part: type[BaseModel], key: str) -> Slot:
