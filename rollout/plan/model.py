@@ -23,6 +23,8 @@ Whole = Annotated[int, Field(strict=True)]
 Count = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
 Number = Annotated[float, Field(strict=True)]
 Share = Annotated[float, Field(strict=True, gt=0, le=100)]
+INLINED = {"inlined": True}
+"""marks a field that is read from another file: no key of the plan's own file"""
 
 
 class Part(BaseModel):
@@ -141,7 +143,9 @@ class Quality(Part):
     file: Text = Field(description="the set, lines of JSON, in the plan's folder or below; it is read and kept with the plan")
     batch: Whole = Field(default=10, ge=1, le=100, description="prompts replayed in one go, at most")
     max_tokens: Count = Field(default=64, description="tokens asked for per answer; an answer that is cut there is not the expected one")
-    prompts: SkipJsonSchema[tuple[Prompt, ...]] = Field(default=(), description="the lines of `file`", repr=False)
+    prompts: SkipJsonSchema[tuple[Prompt, ...]] = Field(
+        default=(), description="the lines of `file`", repr=False, json_schema_extra={**INLINED}
+    )
 
 
 class EvidenceMode(StrEnum):
