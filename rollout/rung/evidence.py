@@ -104,7 +104,7 @@ def _blind(ctx: Ctx, rung: Rung) -> Decision | None:
 def _enter(ctx: Ctx, rung: Rung, seen: Mapping[str, Json]) -> Record:
     """A new rung: its own exposure, and a fresh base so that no window spans a weight change."""
     now = ctx.now.isoformat()
-    kept = {"id": seen.get("id", 0), "pairs": seen.get("pairs", 0), **({"replay": seen["replay"]} if "replay" in seen else {})}
+    kept = {"id": seen.get("id", 0), "pairs": seen.get("pairs", 0), **replay.begun(ctx, seen)}
     fresh = {"rung": rung.index, "began": now, "until": now, "requests": 0, **kept}
     return Record({ctx.key("seen"): fresh, ctx.key("base"): windows.base(ctx, rung)}, f"watching rung {rung.pair_share:.2%}")
 

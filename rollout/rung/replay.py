@@ -32,6 +32,12 @@ def prompts(ctx: Ctx) -> tuple[Prompt, ...]:
     return tuple(sorted(quality.prompts, key=drawn)) if quality else ()
 
 
+def begun(ctx: Ctx, seen: Mapping[str, Json]) -> dict[str, Json]:
+    """What is known of the replay when a rung begins: what was known before; nothing where the plan has no set."""
+    none = {"used": 0, "of": len(prompts(ctx)), "stable": 0.0, "canary": 0.0, "errors": [0, 0], "lost": 0, "worst": []}
+    return {"replay": seen.get("replay") or none} if ctx.the_plan.evidence.quality is not None else {}
+
+
 def used(seen: Mapping[str, Json]) -> int:
     """Prompts of this target that are evidence already."""
     return int((seen.get("replay") or {}).get("used", 0))
@@ -45,18 +51,18 @@ def wanted(ctx: Ctx, seen: Mapping[str, Json]) -> bool:
 
 def batch(ctx: Ctx, seen: Mapping[str, Json]) -> Act | None:
     """The next batch; None without a set. The prompts are handed over beside what is journaled."""
-    quality, begun = ctx.the_plan.evidence.quality, used(seen)
+    quality, first = ctx.the_plan.evidence.quality, used(seen)
     if quality is None:
         return None
-    following = prompts(ctx)[begun : begun + quality.batch]
+    following = prompts(ctx)[first : first + quality.batch]
     args = {
         "stable": ctx.pair.stable_probe,
         "canary": ctx.pair.canary_probe,
         "n": len(following),
         "max_tokens": quality.max_tokens,
-        "seq": begun,
+        "seq": first,
     }
-    why = f"replayed prompts {begun + 1} to {begun + len(following)} of {len(quality.prompts)}"
+    why = f"replayed prompts {first + 1} to {first + len(following)} of {len(quality.prompts)}"
     asked = [{"id": p.id, "messages": messages(p), "expected": p.expected} for p in following]
     return Act(Effect(verb="replay_pairs", args=args, why=why, fact=ctx.key("replay"), unkept={"prompts": asked}))
 
@@ -81,17 +87,15 @@ def pairs(done: Mapping[str, Json]) -> tuple[QualityPair, ...]:
 
 def told(ctx: Ctx, seen: Mapping[str, Json], done: Mapping[str, Json]) -> dict[str, Json]:
     """What is known after this batch: {used, of, stable, canary, errors: [stable, canary], lost, worst}. Sums of scores; ids only."""
-    before, rows = dict(seen.get("replay") or {}), done["pairs"]
-    errors = before.get("errors") or [0, 0]
-    fresh = [row["id"] for row in done["lost"]]
+    before, rows = begun(ctx, seen)["replay"], done["pairs"]
     return {
-        "used": used(seen) + len(rows),
-        "of": len(prompts(ctx)),
-        "stable": float(before.get("stable", 0.0)) + _sum(row[0] for row in rows),
-        "canary": float(before.get("canary", 0.0)) + _sum(row[1] for row in rows),
-        "errors": [errors[side] + sum(not row[2 + side] for row in rows) for side in (0, 1)],
-        "lost": int(before.get("lost", 0)) + sum((row[0] or 0.0) > (row[1] or 0.0) for row in rows),
-        "worst": [*(before.get("worst") or ()), *fresh][:WORST],
+        "used": before["used"] + len(rows),
+        "of": before["of"],
+        "stable": before["stable"] + _sum(row[0] for row in rows),
+        "canary": before["canary"] + _sum(row[1] for row in rows),
+        "errors": [before["errors"][side] + sum(not row[2 + side] for row in rows) for side in (0, 1)],
+        "lost": before["lost"] + sum((row[0] or 0.0) > (row[1] or 0.0) for row in rows),
+        "worst": [*before["worst"], *(row["id"] for row in done["lost"])][:WORST],
     }
 
 

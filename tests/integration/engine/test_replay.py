@@ -81,10 +81,9 @@ def test_a_crash_at_any_point_of_a_batch_uses_no_prompt_twice(tmp_path: Path) ->
         nonlocal crashes
         stored = case.store.load(started.state.id).state
         doing = stored.intent is not None and stored.intent.effect.verb == "replay_pairs"
-        if doing or stored.fact("0.replay"):
-            if chance.random() < 0.3:
-                crashes += 1
-                raise CrashError
+        if (doing or stored.fact("0.replay")) and chance.random() < 0.3:
+            crashes += 1
+            raise CrashError
 
     state = started.state
     for _ in range(200):
