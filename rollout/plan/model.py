@@ -136,6 +136,11 @@ class Prompt(Part):
     messages: tuple[Message, ...] = Field(default=(), description="a conversation instead of one prompt", repr=False)
     expected: str = Field(description="the right answer", repr=False)
 
+    @property
+    def conversation(self) -> list[dict[str, str]]:
+        """The messages of a chat request."""
+        return [message.model_dump() for message in self.messages] or [{"role": "user", "content": self.prompt or ""}]
+
 
 class Quality(Part):
     """A prompt set that is replayed to stable and canary through their private routes: each prompt once, to both at the same time."""

@@ -13,7 +13,6 @@ from rollout.analysis import QualityPair
 from rollout.domain.context import Ctx
 from rollout.domain.decision import Act, HoldOn
 from rollout.domain.effects import Effect
-from rollout.plan.model import Prompt
 
 Json = Any
 WORST = 20
@@ -22,14 +21,15 @@ SOUND, SOUND_SHARE = 20, 0.5
 """after so many prompts stable itself has scored at least this much, or the set does not fit the model"""
 
 
-def prompts(ctx: Ctx) -> tuple[Prompt, ...]:
-    """The whole set, in the order of this rollout; empty when the plan has none."""
+def prompts(ctx: Ctx) -> list[dict[str, Json]]:
+    """The whole set as it is asked, in the order of this rollout: {id, messages, expected}. Empty when the plan has none."""
     quality = ctx.the_plan.evidence.quality
+    asked = [{"id": p.id, "messages": p.conversation, "expected": p.expected} for p in quality.prompts] if quality else []
 
-    def drawn(prompt: Prompt) -> str:
-        return hashlib.sha256(f"{ctx.state.id}:{ctx.state.target}:{prompt.id}".encode()).hexdigest()
+    def drawn(prompt: Mapping[str, Json]) -> str:
+        return hashlib.sha256(f"{ctx.state.id}:{ctx.state.target}:{prompt['id']}".encode()).hexdigest()
 
-    return tuple(sorted(quality.prompts, key=drawn)) if quality else ()
+    return sorted(asked, key=drawn)
 
 
 def begun(ctx: Ctx, seen: Mapping[str, Json]) -> dict[str, Json]:
@@ -63,14 +63,7 @@ def batch(ctx: Ctx, seen: Mapping[str, Json]) -> Act | None:
         "seq": first,
     }
     why = f"replayed prompts {first + 1} to {first + len(following)} of {len(quality.prompts)}"
-    asked = [{"id": p.id, "messages": messages(p), "expected": p.expected} for p in following]
-    return Act(Effect(verb="replay_pairs", args=args, why=why, fact=ctx.key("replay"), unkept={"prompts": asked}))
-
-
-def messages(prompt: Prompt) -> list[dict[str, str]]:
-    if prompt.messages:
-        return [message.model_dump() for message in prompt.messages]
-    return [{"role": "user", "content": prompt.prompt or ""}]
+    return Act(Effect(verb="replay_pairs", args=args, why=why, fact=ctx.key("replay"), unkept={"prompts": following}))
 
 
 def unusable(done: Mapping[str, Json], seen: Mapping[str, Json]) -> str | None:

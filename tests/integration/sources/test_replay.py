@@ -10,7 +10,6 @@ from rollout.clients.sse import TimedClient
 from rollout.clock import SystemClock
 from rollout.errors import UsageError
 from rollout.plan.model import Prompt
-from rollout.rung.replay import messages
 from rollout.sources import replay
 from rollout.sources.chat import Chat
 from rollout.testing.answers import prompt_set
@@ -22,7 +21,7 @@ SET = [Prompt.model_validate(json.loads(line)) for line in prompt_set(12, TOKENS
 
 
 def asked(n, **changes):
-    return [{"id": p.id, "messages": messages(p), "expected": p.expected, **changes} for p in SET[:n]]
+    return [{"id": p.id, "messages": p.conversation, "expected": p.expected, **changes} for p in SET[:n]]
 
 
 def engine(model, **knobs):
@@ -103,7 +102,7 @@ def test_a_conversation_is_sent_as_it_stands():
     talk = Prompt.model_validate(
         {"id": "t", "messages": [{"role": "system", "content": "Short."}, {"role": "user", "content": "Hi"}], "expected": "x"}
     )
-    _, front = replayed(prompts=[{"id": "t", "messages": messages(talk), "expected": "x"}])
+    _, front = replayed(prompts=[{"id": "t", "messages": talk.conversation, "expected": "x"}])
     assert front.bodies[0]["messages"] == [{"role": "system", "content": "Short."}, {"role": "user", "content": "Hi"}]
 
 
