@@ -25,7 +25,7 @@ LASTS = 20.0
 TOLD = 10
 """differences kept in a result"""
 ERRORS = 5
-"""error texts kept in a result"""
+"""errors kept in a result"""
 HASH = 12
 """hex digits of SHA-256"""
 
@@ -59,7 +59,7 @@ class Replayer:
                 break
             asked.append((prompt, *await self._pair(args, prompt["messages"], canary_first=turn % 2 == 1)))
         rows = [[score(stable, p["expected"]), score(canary, p["expected"]), stable.ok, canary.ok] for p, stable, canary in asked]
-        failed = [answer.text for _, *both in asked for answer in both if not answer.ok]
+        failed = [_fault(answer) for _, *both in asked for answer in both if not answer.ok]
         silent = bool(asked) and len(failed) == 2 * len(asked)
         return {
             "pairs": rows,
@@ -81,6 +81,11 @@ class Replayer:
 def score(answer: Answer, expected: str) -> float | None:
     """Exact match: 1 when the whole answer is the expected text, blanks at both ends aside, else 0; None without a whole answer."""
     return float(answer.content.strip() == expected.strip()) if answer.ok else None
+
+
+def _fault(answer: Answer) -> str:
+    """What failed, with the status alone: a server's own words may repeat the prompt."""
+    return f"{answer.outcome} {answer.detail.partition(' ')[0]}" if answer.outcome == "http_error" else answer.outcome
 
 
 def _lost(asked: Sequence[tuple[Json, Answer, Answer]], rows: Sequence[Sequence[Json]]) -> list[dict[str, Json]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rollout.domain.state import RolloutState
+from rollout.domain.state import Phase, RolloutState
 from rollout.rung import replay
 from rollout.store import StoredRollout
 from rollout.testing.answers import prompt_set
@@ -126,3 +126,15 @@ def test_a_batch_that_nobody_answered_is_asked_again(tmp_path: Path, monkeypatch
     assert known(state)["used"] == SIZE
     assert len(case.platform.replayed) == SIZE + 3 * 7
     assert holding("inconclusive")(state) is False
+
+
+def test_two_sides_that_are_both_wrong_are_not_promoted_until_a_person_says_so(tmp_path: Path) -> None:
+    text = TEXT.replace("batch: 7", "batch: 50").replace("sim/vllm:2", "sim/vllm:other")
+    case, started = begun(tmp_path, text, size=200)
+    case.platform.deployments["chat-a"].wrong = 1.0
+    case.platform.wrong_images = {"sim/vllm:other": 1.0}
+    state = case.run(started.state.id, until=holding("inconclusive"))
+    assert state.hold is not None
+    assert "stable itself answered 0 of 200 prompts as expected" in state.hold.detail
+    case.service().say(started.state.id, "accept_inconclusive", "ana", "the set is being rewritten")
+    assert case.run(started.state.id).phase is Phase.COMPLETED

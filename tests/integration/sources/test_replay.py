@@ -76,7 +76,7 @@ def test_a_side_without_a_whole_answer_has_no_score_and_counts_as_its_error(faul
 def test_a_batch_that_nobody_answers_says_nothing_about_the_sides():
     result, _ = replayed(3, routes=())
     assert result["pairs"] == [[None, None, False, False]] * 3
-    assert result["invalid"].startswith("neither side answered one of 3 prompts (http_error: 404")
+    assert result["invalid"] == "neither side answered one of 3 prompts (http_error 404)"
 
 
 def test_both_sides_get_the_same_prompt_and_who_is_first_alternates_over_batches():
