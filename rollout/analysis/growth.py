@@ -17,8 +17,9 @@ from rollout.analysis.errors import ALTERNATIVES, harmless_gain
 from rollout.analysis.hypergeometric import Counts, Floats, Ints
 from rollout.analysis.latency import FAIL_STEPS, PASS_STEPS, LatencyTest, ordinal_odds
 from rollout.analysis.noise import Noise
+from rollout.analysis.quality import quality_kept, quality_lost
+from rollout.analysis.samples import QualityPair
 
-QUALITY_BETS = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7)  # parts of the largest bet that can never lose everything
 PATHS = 200
 _SEED = 20
 _DRAWN = (64, 512)  # windows drawn for one estimate, at least and at most
@@ -144,15 +145,9 @@ def outcomes(discordant: tuple[float, float], margin: float, *, harmless: bool =
     Against "the canary loses at most `margin` of the mean score", or (`harmless`) against "it loses at least that".
     """
     lost, won = discordant
-    laws, difference = [lost, won, 1 - lost - won], np.array([1.0, -1.0, 0.0])
-    if harmless:
-        shares = np.array(QUALITY_BETS) / (1 - margin)
-        return _of_law(laws, np.log1p(shares[None, :] * (margin - difference[:, None])))
-    if margin == 0:
-        q = np.array(PROBE_ODDS)
-        return _of_law(laws, np.stack([np.log(2 * q), np.log(2 * (1 - q)), np.zeros(len(q))]))
-    shares = np.array(QUALITY_BETS) / (1 + margin)
-    return _of_law(laws, np.log1p(shares[None, :] * (difference[:, None] - margin)))
+    pairs = (QualityPair(1.0, 0.0), QualityPair(0.0, 1.0), QualityPair(1.0, 1.0))
+    gains = [quality_kept([p], margin) if harmless else quality_lost([p], margin, binary=True) for p in pairs]
+    return _of_law([lost, won, 1 - lost - won], np.array(gains))
 
 
 def _law(rate: float, bad: int) -> float:
