@@ -107,11 +107,21 @@ def harmless(test: LatencyTest, flow: Flow) -> Source:
 def more_errors(flow: Flow, rate: float, worse: float, tolerated_odds: float) -> Source:
     """The rollback side of errors: stable fails at `rate`, the canary at `rate + worse`."""
     rng = np.random.default_rng(_SEED)
-    n, m = flow.draw(rng, _RARE)
+    return _quiet(_failing(rng, *flow.draw(rng, _RARE), rate, worse, tolerated_odds), flow.both)
+
+
+@lru_cache(maxsize=256)
+def more_errors_of_pairs(batch: int, rate: float, worse: float, tolerated_odds: float) -> Source:
+    """The same for probe pairs: one batch a "window"."""
+    each = np.full(_RARE, batch, dtype=np.int64)
+    return _quiet(_failing(np.random.default_rng(_SEED), each, each, rate, worse, tolerated_odds), 1.0)
+
+
+def _failing(rng: np.random.Generator, n: Ints, m: Ints, rate: float, worse: float, tolerated_odds: float) -> Floats:
     a, b = rng.binomial(n, min(1.0, rate + worse)), rng.binomial(m, rate)
     theta = np.broadcast_to(math.log(tolerated_odds) + FAIL_STEPS, (len(n), len(FAIL_STEPS)))
     truth = _logit(rate + worse) - _logit(rate)
-    return _quiet(_gains(Counts(n, m, a + b, a), theta, np.full(len(n), truth)).reshape(len(n), -1), flow.both)
+    return _gains(Counts(n, m, a + b, a), theta, np.full(len(n), truth)).reshape(len(n), -1)
 
 
 @lru_cache(maxsize=64)

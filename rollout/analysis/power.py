@@ -264,10 +264,7 @@ def _live_slow(design: Design, setting: Setting, legs: Sequence[_Leg], test: Lat
 
 def _probes_slow(design: Design, setting: Setting, index: int, legs: Sequence[_Leg], slowdown: float) -> Floats | None:
     weight = design.weights.get("probes", 0.0)
-    sent = sum(r.seconds for r in setting.rungs[:index]) / setting.window
-    begun = setting.pairs_by(sent)
-    times = np.concatenate([leg.before + leg.at for leg in legs])
-    pairs = np.array([setting.pairs_by(sent + t) - begun for t in times], dtype=np.float64)
+    pairs = _pairs(setting, index, legs)
     if not weight or not pairs[-1]:
         return None
     heads = _heads(setting, math.log1p(slowdown) - math.log1p(design.config.tolerated("probes")))
@@ -285,9 +282,10 @@ def _thrown(heads: float, pairs: Floats) -> Floats:
 
 
 def failing(config: JudgeConfig, setting: Setting, index: int) -> Found:
-    """Of more failed requests (a risk difference) from rung `index` on, in live requests; those of probes are left out."""
+    """Of more failed requests (a risk difference) from rung `index` on: among live ones and among paired probes."""
     legs, design = _legs(setting, index), design_of(config)
     need, odds, rate = _needed(design, "errors"), config.tolerated("errors"), setting.error_rate
+    pairs = _pairs(setting, index, legs)
 
     def found(worse: float) -> tuple[float, float]:
         if not legs or rate + worse > 1:
@@ -296,10 +294,19 @@ def failing(config: JudgeConfig, setting: Setting, index: int) -> Found:
         def source(leg: _Leg) -> Source:
             return growth.more_errors(setting.flow(leg.rung), rate, worse, odds)
 
-        paths = _paths(legs, source if config.live else (lambda _: None), Noise())
-        return (0.0, 0.0) if paths is None else _chances(setting, index, legs, _log_mean(paths), need)
+        live = _paths(legs, source, Noise()) if config.live else None
+        probed = growth.more_errors_of_pairs(setting.batch, rate, worse, odds)
+        sums = [live] if live is not None else []
+        sums += [growth.add_up(probed, pairs // setting.batch, Noise(), 9)] if pairs[-1] else []
+        return _chances(setting, index, legs, _log_mean(np.sum(sums, axis=0)), need) if sums else (0.0, 0.0)
 
     return found
+
+
+def _pairs(setting: Setting, index: int, legs: Sequence[_Leg]) -> Floats:
+    """Probe pairs sent since rung `index` began, at each look."""
+    sent = sum(r.seconds for r in setting.rungs[:index]) / setting.window
+    return np.array([setting.pairs_by(sent + leg.before + t) - setting.pairs_by(sent) for leg in legs for t in leg.at], dtype=np.float64)
 
 
 def _loss(design: Design, setting: Setting, index: int) -> float | None:

@@ -92,7 +92,8 @@ def test_thirty_requests_an_hour_cannot_show_a_fifth() -> None:
     smallest = found.rungs[0].by_deadline
     assert smallest.slowdown is not None
     assert 0.3 <= smallest.slowdown <= 1.0
-    assert smallest.errors is None
+    assert smallest.errors is not None
+    assert smallest.errors >= 0.08
     assert smallest.quality is None
     assert found.dominates is not None
     assert found.dominates.claim == "errors"
