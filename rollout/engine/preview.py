@@ -24,6 +24,8 @@ class Preview:
     mode: str | None = None
     rate: float | None = None
     """stable's requests an hour, None = unknown"""
+    rate_source: str = ""
+    """where the rate comes from, in words"""
     receipts: Receipts | None = None
     ladders: dict[str, tuple[Rung, ...]] = field(default_factory=dict)
     """canary deployment -> its rungs"""
@@ -57,6 +59,7 @@ def preview(ctx: Ctx) -> Preview:
         held,
         mode=facts["mode"],
         rate=facts["rate"],
+        rate_source=facts["rate_source"],
         receipts=receipts,
         ladders=ladders,
         diff=facts["diff"],
