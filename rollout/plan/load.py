@@ -13,6 +13,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from rollout.errors import PlanError
+from rollout.plan import history
+from rollout.plan.beside import Check, inline
 from rollout.plan.explain import add_findings
 from rollout.plan.finding import Finding, Path, key_of
 from rollout.plan.hidden import below_reference, is_secret, keys_in, secret_places
@@ -23,6 +25,8 @@ from rollout.plan.syntax import bad_characters, mark_at
 
 MAX_BYTES = 1 << 20
 STDIN = "<stdin>"
+NAMED: dict[Path, Check] = {("evidence", "history"): history.problems}
+"""places of a plan that name a file, and what its lines must be"""
 
 
 @dataclass(frozen=True)
@@ -39,12 +43,14 @@ def load_plan(path: str | FilePath) -> LoadedPlan:
     """The plan in a file; `-` reads standard input. Raises PlanError (exit code 3) with all findings, ordered by line."""
     name = STDIN if str(path) == "-" else str(path)
     text = _text(_read(path, name), name)
-    plan = parse_plan(text, name)
+    plan = parse_plan(text, name, FilePath.cwd() if name == STDIN else FilePath(path).parent)
     return LoadedPlan(plan, text, name, plan_digest(plan))
 
 
-def parse_plan(text: str, file: str = "plan") -> Plan:
-    """The plan in `text`; `file` is its name in messages. Raises PlanError with all findings, ordered by line."""
+def parse_plan(text: str, file: str = "plan", folder: FilePath | None = None) -> Plan:
+    """The plan in `text`; `file` is its name in messages, `folder` where the files that it names are. Raises PlanError with all findings,
+    ordered by line.
+    """
     if len(text) > MAX_BYTES or len(text.encode("utf-8", "replace")) > MAX_BYTES:
         raise _one(file, f"a plan of at most {MAX_BYTES >> 20} MiB", "a larger one", "is this the right file?")
     bad = bad_characters(text)
@@ -54,6 +60,8 @@ def parse_plan(text: str, file: str = "plan") -> Plan:
     plan = None
     if source.complete:
         _secrets(source)
+        for path, check in NAMED.items():
+            inline(source, folder, path, check)
         plan = _validate(source)
         _remarks(source, text)
     if plan is None or source.findings:
@@ -171,7 +179,7 @@ def _one(name: str, expected: str, found: str, hint: str = "") -> PlanError:
 
 
 def _failed(name: str, findings: list[Finding]) -> PlanError:
-    ordered = sorted(dict.fromkeys(findings), key=lambda f: (f.line, f.column))
+    ordered = sorted(dict.fromkeys(findings), key=lambda f: (f.file != name, f.line, f.column))
     shown, more = ordered[:MAX_FINDINGS], len(ordered) - MAX_FINDINGS
     count = f"{len(ordered)} finding" + ("s" if len(ordered) != 1 else "")
     why = f"the first {MAX_FINDINGS} are shown, {more} more follow" if more > 0 else "each finding names its place"
