@@ -41,6 +41,8 @@ TOLERATED, UNACCEPTABLE = 0.10, 0.20
 """slow-downs that stand where a plan says nothing: the most that is tolerated and the least that is unacceptable in any evidence mode"""
 LOSS = 0.05
 """of the mean score, unacceptable where a plan says nothing"""
+PAIRS = 120
+"""paired probes where a plan says nothing and live traffic is not rich"""
 FILES_AFTER = 3600.0
 """seconds of window without which no file is deleted"""
 
@@ -119,8 +121,9 @@ def _stage(stage: Stage) -> Iterator[Problem]:
 
 
 def _probes(probes: Probes) -> Iterator[Problem]:
-    if probes.batch > probes.pairs:
-        yield Problem(("batch",), f"at most `pairs` ({probes.pairs})", str(probes.batch))
+    pairs = PAIRS if probes.pairs is None else probes.pairs
+    if probes.batch > pairs:
+        yield Problem(("batch",), f"at most `pairs` ({pairs})", str(probes.batch))
 
 
 def _evidence(evidence: Evidence) -> Iterator[Problem]:

@@ -112,7 +112,13 @@ class Stage(Part):
 class Probes(Part):
     """Own paired requests to stable and canary through their private routes."""
 
-    pairs: Whole = Field(default=120, ge=10, le=2000, description="pairs sent per target at most")
+    pairs: Whole | None = Field(
+        default=None,
+        ge=10,
+        le=2000,
+        description="pairs sent per target at most; by mode when absent: thin and sparse 120, rich none. In rich mode all of them are sent "
+        "before 100 %: they see answers that break off, which no engine counts",
+    )
     batch: Whole = Field(default=10, ge=1, le=100, description="pairs sent in one go")
     prompts: tuple[Text, ...] = Field(
         default=("Say hello.", "Count to ten.", "Name three colours.", "What is a rollout?"), min_length=1, description="prompts, in turn"

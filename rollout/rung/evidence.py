@@ -8,7 +8,7 @@ Own paired probes end a window: they never count as users' requests.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
@@ -29,11 +29,12 @@ from rollout.analysis import (
 from rollout.domain.context import Ctx, act
 from rollout.domain.decision import Decision, HoldOn, Record, TakeBack
 from rollout.domain.weights import Rung
-from rollout.rung import windows
+from rollout.rung import fitted, windows
 
 Json = Any
 BEFORE_FULL = {"rich": 600.0, "thin": 3600.0, "sparse": 7200.0}
 DEADLINE = {"rich": 7200.0, "thin": 7200.0, "sparse": 14400.0}
+PAIRS = {"rich": 0, "thin": 120, "sparse": 120}
 BLIND = 60.0
 """seconds that judging waits for stable's first good scrape; then probes alone decide"""
 UNKNOWN_LONGEST = 60.0
@@ -71,12 +72,14 @@ def listen(ctx: Ctx, rung: Rung) -> Decision | None:
 def _begin(ctx: Ctx) -> dict[str, Json]:
     plan, sample = ctx.the_plan, ctx.world.samples.get(ctx.pair.stable)
     below = [r for r in ctx.ladder(ctx.pair) if not r.full]
-    whole = windows.reference(sample, "e2e")
+    first, whole = windows.reference(sample, "ttft"), windows.reference(sample, "e2e")
     config = config_for(
         ctx.state.fact("mode"),
         rungs=len(below),
-        reference_ttft=windows.reference(sample, "ttft"),
+        reference_ttft=first,
         reference_e2e=whole,
+        noises=fitted.noises(fitted.history(ctx), {"ttft": first, "e2e": whole}),
+        margins=fitted.margins(ctx),
         max_request_seconds=windows.longest(whole),
         alpha=plan.evidence.alpha,
         beta=plan.evidence.beta,
@@ -116,11 +119,11 @@ def _pairs(ctx: Ctx, rung: Rung, fact: Mapping[str, Json], seen: Mapping[str, Js
     done = ctx.state.fact(ctx.key("pairs"))
     if done is not None:
         return _absorb_pairs(ctx, rung, fact, seen, done)
-    probes, used = ctx.the_plan.evidence.probes, int(seen.get("pairs", 0))
-    enough = ctx.state.fact("mode") == "rich" or used >= probes.pairs or _late(ctx, str(ctx.state.fact("mode"))) is not None
+    probes, used, wanted = ctx.the_plan.evidence.probes, int(seen.get("pairs", 0)), _wanted(ctx)
+    enough = used >= wanted or _late(ctx, str(ctx.state.fact("mode"))) is not None
     if enough or seen.get("turn") != "probes" or ctx.state.fact(ctx.key("base")) is None or _uneven(ctx, fact):
         return None
-    count = min(probes.batch, probes.pairs - used)
+    count = min(probes.batch, wanted - used)
     args = {
         "stable": ctx.pair.stable_probe,
         "canary": ctx.pair.canary_probe,
@@ -129,24 +132,39 @@ def _pairs(ctx: Ctx, rung: Rung, fact: Mapping[str, Json], seen: Mapping[str, Js
         "max_tokens": probes.max_tokens,
         "seq": used,
     }
-    return act("probe_pairs", f"paired probes {used + 1} to {used + count} of {probes.pairs}", ctx.key("pairs"), **args)
+    return act("probe_pairs", f"paired probes {used + 1} to {used + count} of {wanted}", ctx.key("pairs"), **args)
+
+
+def _wanted(ctx: Ctx) -> int:
+    """Paired probes for this target. With rich traffic there are none, unless the plan asks for them."""
+    said = ctx.the_plan.evidence.probes.pairs
+    return PAIRS[str(ctx.state.fact("mode"))] if said is None else said
+
+
+def _asked_all(ctx: Ctx, seen: Mapping[str, Json]) -> bool:
+    """With rich traffic live requests alone could pass, and never show what the asked-for probes are there to see."""
+    return ctx.state.fact("mode") != "rich" or int(seen.get("pairs", 0)) >= _wanted(ctx)
 
 
 def _absorb_pairs(ctx: Ctx, rung: Rung, fact: Mapping[str, Json], seen: Mapping[str, Json], done: Mapping[str, Json]) -> Record:
     number = int(seen["id"]) + 1
     facts: dict[str, Json] = {ctx.key("pairs"): None, ctx.key("base"): windows.base(ctx, rung)}
-    if done.get("invalid"):
+    told, late = f"{len(done['pairs'])} paired probes used as evidence", done.get("invalid")
+    if late and ctx.state.fact("mode") != "rich":
         failed = int(seen.get("invalid", 0)) + 1
         facts[ctx.key("seen")] = {**seen, "turn": "live", "live": 0, "until": ctx.now.isoformat(), "invalid": failed}
-        return Record(facts, f"a batch of paired probes says nothing: {done['invalid']}")
+        return Record(facts, f"a batch of paired probes says nothing: {late}")
     pairs = tuple(ProbePair(*row) for row in done["pairs"])
+    if late:  # with rich traffic probes are there for answers that break off: that does not depend on when they were seen
+        pairs = tuple(replace(pair, stable_ttft=None, canary_ttft=None) for pair in pairs)
+        told += f", their times are not: {late}"
     quiet = ArmWindow(requests=0, errors=0, status="NO_TRAFFIC")
     window = Window(id=number, rung=rung.index, seconds=0.0, stable=quiet, canary=quiet, pairs=pairs)
     facts[ctx.key("judge")] = _used(fact, window)
     users = windows.users_since(ctx, ctx.state.fact(ctx.key("base")), len(pairs))
     counts = {"pairs": int(seen.get("pairs", 0)) + len(pairs), "requests": int(seen["requests"]) + users}
     facts[ctx.key("seen")] = {**seen, **counts, "id": number, "turn": "live", "live": 0, "until": ctx.now.isoformat()}
-    return Record(facts, f"{len(pairs)} paired probes used as evidence", {"window": asdict(window)})
+    return Record(facts, told, {"window": asdict(window)})
 
 
 def _window(ctx: Ctx, rung: Rung, fact: Mapping[str, Json], seen: Mapping[str, Json]) -> Decision | None:
@@ -211,7 +229,7 @@ def _leave(ctx: Ctx, found: Verdict, seen: Mapping[str, Json], *, last: bool) ->
     mode, hold = str(ctx.state.fact("mode")), ctx.state.hold
     held = hold is not None and hold.reason == "inconclusive"
     word = ctx.promoted() or ctx.state.fact("said.accept_inconclusive") is not None
-    if word or (last and found.kind == "pass" and not held and _exposed(ctx, seen, last=True)):
+    if word or (last and found.kind == "pass" and not held and _exposed(ctx, seen, last=True) and _asked_all(ctx, seen)):
         return None
     late = _late(ctx, mode)
     if late:
