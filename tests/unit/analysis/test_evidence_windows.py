@@ -33,7 +33,7 @@ NOISES = [(0.0, 0.0), (0.2, 0.8)]
 
 
 def asked(noise: tuple[float, float] = (0.0, 0.0), mode: Any = "rich", rungs: int = 2) -> JudgeConfig:
-    told = {"reference_ttft": REFERENCE, "reference_e2e": REFERENCE, "reference_tpot": REFERENCE}
+    told = {"reference_ttft": REFERENCE, "reference_e2e": REFERENCE}
     return config_for(mode, rungs=rungs, noise=noise, memory_floor=1 << 30, **told)
 
 
