@@ -16,10 +16,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from rollout.errors import PlanError
+from rollout.plan import history
 from rollout.plan.explain import add_findings
 from rollout.plan.finding import Finding, Path, key_of
 from rollout.plan.hidden import below_reference, is_secret, keys_in, secret_places
 from rollout.plan.inline import inlined, refuse_inlined
+from rollout.plan.lines import Check, inline
 from rollout.plan.model import Plan
 from rollout.plan.reading import beginning
 from rollout.plan.source import MAX_FINDINGS, Source, read_source
@@ -27,6 +29,8 @@ from rollout.plan.syntax import bad_characters, mark_at
 
 MAX_BYTES = 1 << 20
 STDIN = "<stdin>"
+NAMED: dict[Path, Check] = {("evidence", "history"): history.problems}
+"""places of a plan that name a file, and what its lines must be"""
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,8 @@ def parse_plan(text: str, file: str = "plan", folder: FilePath | None = None) ->
     if source.complete:
         _secrets(source)
         refuse_inlined(source)
+        for path, check in NAMED.items():
+            inline(source, folder, path, check)
         plan = _validate(source)
         if plan is not None and not source.findings:
             plan = inlined(plan, source, FilePath() if folder is None else folder)

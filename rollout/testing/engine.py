@@ -71,7 +71,7 @@ class SimEngine:
         self.stats = EngineStats()
         self.started_at = SystemClock().now().timestamp()
         self._slots = Slots(lambda: self.knobs.slots)
-        self._rng = random.Random(name)
+        self._rng = random.Random(name if knobs.seed is None else f"seed {knobs.seed}")
         self._background: set[asyncio.Future[Any]] = set()
 
     # --- life
@@ -285,7 +285,8 @@ class SimEngine:
     def _first_token_time(self, prompt: int) -> float:
         k = self.knobs
         noise = self._rng.lognormvariate(0.0, k.jitter) if k.jitter else 1.0
-        return (k.ttft_base + k.prefill_per_token * prompt) * k.ttft_factor * self._load() * noise
+        tail = k.tail_factor if self._hit(k.tail_share) else 1.0
+        return (k.ttft_base + k.prefill_per_token * prompt) * k.ttft_factor * self._load() * noise * tail
 
     def _token_time(self) -> float:
         return self.knobs.tpot * self.knobs.tpot_factor * self._load()

@@ -27,6 +27,9 @@ class Knobs:
     jitter: float = 0.0  # sigma of the lognormal factor on the first token
     ttft_factor: float = 1.0  # a slow canary: multiplies the first token
     tpot_factor: float = 1.0  # a slow canary: multiplies each further token
+    tail_share: float = 0.0  # share of requests whose first token takes `tail_factor` times as long
+    tail_factor: float = 1.0
+    seed: int | None = None  # of all its randomness; absent: its name
     fail_rate: float = 0.0  # share answered with HTTP 500
     truncate_rate: float = 0.0  # share that ends without finish_reason, usage and [DONE]
     abort_rate: float = 0.0  # share that ends with finish_reason "abort"
