@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -44,6 +44,14 @@ class Source:
     def columns(self) -> int:
         """Processes and alternatives."""
         return int(self.gains.shape[1])
+
+    @cached_property
+    def moments(self) -> tuple[Floats, Floats]:
+        """Mean of a window's gains, and a root of their covariance, the windows that compare nothing included."""
+        mean = self.gains.mean(axis=0) * self.informative
+        square = self.gains.T @ self.gains / len(self.gains) * self.informative - np.outer(mean, mean)
+        values, vectors = np.linalg.eigh(square)
+        return mean, vectors * np.sqrt(np.maximum(values, 0.0))
 
 
 @dataclass(frozen=True)
@@ -267,14 +275,12 @@ def add_up(source: Source, at: Floats, noise: Noise, seed: int) -> Floats:
 def _gained(rng: np.random.Generator, source: Source, windows: int) -> Floats:
     """What `windows` windows add: drawn one by one where they are few, else by their mean and covariance. (PATHS, columns)."""
     drawn, columns = source.gains.shape
-    if windows <= _FEW:
-        seen = rng.random((PATHS, windows)) < source.informative
-        picked = np.where(seen, rng.integers(drawn, size=(PATHS, windows)), drawn)
-        return np.asarray(np.vstack([source.gains, np.zeros(columns)])[picked].sum(axis=1))
-    mean = source.gains.mean(axis=0) * source.informative
-    square = source.gains.T @ source.gains / drawn * source.informative - np.outer(mean, mean)
-    values, vectors = np.linalg.eigh(square)
-    spread = vectors * np.sqrt(np.maximum(values, 0.0))
+    if windows * source.informative <= _FEW:
+        counts = rng.binomial(windows, source.informative, size=PATHS)
+        picked = source.gains[rng.integers(drawn, size=counts.sum())]
+        ends = np.concatenate(([0], counts.cumsum()))
+        return np.asarray(np.diff(np.vstack([np.zeros(columns), picked.cumsum(axis=0)])[ends], axis=0))
+    mean, spread = source.moments
     return np.asarray(windows * mean + math.sqrt(windows) * rng.normal(size=(PATHS, columns)) @ spread.T)
 
 

@@ -106,7 +106,7 @@ class RungPower:
 @dataclass(frozen=True)
 class Proof:
     """How long one claim of a promotion takes when the canary is like stable. `seconds`: median, `late`: what four of five stay under;
-    None = not within a month. `requests`: of the canary until the median; `pairs`: probe pairs until then.
+    None = not within a month. `requests`: of the canary until the median; `pairs`: probe pairs until then, where they count.
     """
 
     claim: str
@@ -414,7 +414,7 @@ def _proof(setting: Setting, legs: Sequence[_Leg], times: Floats, claim: str, ev
     middle, late = (float(reached[int(part * len(reached))]) for part in (0.5, SURE))
     windows = middle if math.isfinite(middle) else None
     requests = None if windows is None else _requests(setting, legs, windows)
-    pairs = setting.pairs_by(windows) if windows is not None and ("probes" in claim) else None
+    pairs = setting.pairs_by(windows) if windows is not None and ("probes" in claim or claim == "errors") else None
     return Proof(
         claim,
         None if windows is None else windows * setting.window,

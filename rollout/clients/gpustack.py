@@ -94,7 +94,7 @@ class GPUStack:
 
     async def requests(self, model_id: int, first: date, last: date) -> int:
         """Requests the server saw a deployment finish on these days (UTC), both included; failed ones are not counted."""
-        asked = {"start_date": first.isoformat(), "end_date": last.isoformat(), "model_ids": model_id}
+        asked: dict[str, str | int] = {"start_date": first.isoformat(), "end_date": last.isoformat(), "model_ids": model_id}
         call = Call("GET", "/v2/dashboard/usage")
         found = typed(TypeAdapter(Usage), await self._http.get(call.path, asked), call)
         return sum(row.request_count for row in found.items if first.isoformat() <= row.date[:10] <= last.isoformat())

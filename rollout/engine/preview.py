@@ -33,6 +33,8 @@ class Preview:
     """canary deployment -> rows of (field, stable, canary)"""
     shared: dict[str, list[str]] = field(default_factory=dict)
     """stable deployment -> other routes that use it"""
+    declared: Ctx | None = None
+    """the rollout as it would stand once declared"""
     standing: str | None = None
     """where an adopted canary goes on, and why there"""
     begin: int = 0
@@ -64,6 +66,7 @@ def preview(ctx: Ctx) -> Preview:
         ladders=ladders,
         diff=facts["diff"],
         shared={k: v for k, v in shared.items() if v},
+        declared=then,
         standing=(facts.get("standing") or {}).get("why"),
         begin=int((facts.get("0.found") or {}).get("rung", 0)),
     )

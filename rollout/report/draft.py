@@ -14,8 +14,8 @@ from itertools import pairwise
 from typing import Any
 
 from rollout.domain.adoption import LOOSE
-from rollout.domain.preflight import findings
 from rollout.domain.ladder import rate_of
+from rollout.domain.preflight import findings
 from rollout.domain.shapes import Balance, balance_of
 from rollout.domain.weights import choose_mode, expressible, ladder_shares
 from rollout.domain.world import DeploymentView, RouteView, TargetView, WorkerView, World, named
