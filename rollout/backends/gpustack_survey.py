@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from rollout.clients.gpustack import GPUStack
 from rollout.clients.gpustack_rows import Model, Route
 from rollout.domain.world import RouteView
-from rollout.errors import BadAnswer, Refused
+from rollout.errors import BadAnswer, Refused, Unreachable
 
 POLICIES = ("decision-service", "least-load", "session-affinity")
 """plugins of a route that choose an instance where no weights do"""
@@ -30,7 +30,8 @@ async def surveyed(client: GPUStack, routes: Sequence[Route], view: RouteView) -
 
 async def rates(client: GPUStack, models: Sequence[Model], now: datetime) -> dict[str, float]:
     """Requests an hour by deployment: what the server counted yesterday and today (UTC) over the hours since then, or since the
-    deployment was made, at least one minute. One call each. A deployment that the server does not count has none. Raises Unreachable.
+    deployment was made, at least one minute. One call each. A deployment that the server does not count has none, nor one
+    whose usage cannot be read.
     """
     found = {}
     now = now.astimezone(UTC)
@@ -38,7 +39,7 @@ async def rates(client: GPUStack, models: Sequence[Model], now: datetime) -> dic
     for model in models:
         try:
             count = await client.requests(model.id, midnight.date(), now.date())
-        except (Refused, BadAnswer):  # a right or a release without it: the engines' own counters are the other source
+        except (Refused, BadAnswer, Unreachable):  # no right, no such call, a sick dashboard: the engines' own counters are left
             continue
         began = max(midnight, _utc(model.created_at)) if model.created_at else midnight
         found[model.name] = count / max(60.0, (now - began).total_seconds()) * 3600
