@@ -136,11 +136,12 @@ def _failing(rng: np.random.Generator, n: Ints, m: Ints, rate: float, worse: flo
 def few_errors(flow: Flow, rate: float, margin: float) -> Source:
     """The promotion side of errors for a canary that fails as often as stable, at a bet that knows the rate."""
     rng = np.random.default_rng(_SEED)
-    n, m = flow.draw(rng, _DRAWN[0])
+    n, m = flow.draw(rng, int(np.clip(2 * _WORK / (flow.canary + flow.stable), _DRAWN[0], _RARE)))
     a, b = rng.binomial(n, rate), rng.binomial(m, rate)
     seen = (round(rate * 2000), 2000)
-    rows = [harmless_gain((int(i), int(j), int(x), int(y)), seen, margin) for i, j, x, y in zip(n, m, a, b, strict=True)]
-    return _quiet(np.array(rows).reshape(-1, len(ALTERNATIVES)), flow.both)
+    strata, of = np.unique(np.column_stack([n, m, a, b]), axis=0, return_inverse=True)
+    rows = [harmless_gain((int(i), int(j), int(x), int(y)), seen, margin) for i, j, x, y in strata]
+    return _quiet(np.array(rows).reshape(-1, len(ALTERNATIVES))[of.ravel()], flow.both)
 
 
 def coin(heads: float) -> Source:

@@ -173,7 +173,7 @@ def test_daily_usage_counts_the_requests_of_one_deployment(gpustack: Site, pair:
         return list(gpustack.get(f"/v2/dashboard/usage?{period}&model_ids={model_id}")["items"])
 
     if not gpustack.gateway:
-        gpustack.until(lambda: sum(row["request_count"] for row in rows(model["id"])) == 3, "three requests in the usage", seconds=15)
+        gpustack.until(lambda: sum(row["request_count"] for row in rows(model["id"])) >= 3, "three requests in the usage", seconds=15)
     for row in rows(model["id"]):
         assert set(row) >= {"model_id", "model_name", "model_route_name", "date", "request_count"}
         assert row["model_id"] == model["id"]
