@@ -222,12 +222,17 @@ def _quality(look: _Look) -> None:
 
 
 def _memory(look: _Look) -> Trend:
-    """The slope of this rung alone: another share is another level. A crowded canary needs more, so it is not blamed."""
+    """The slope of this rung alone: another share is another level, and so is a process that began anew. A crowded canary needs more, so
+    it is not blamed.
+    """
     config, state, window = look.config, look.state, look.window
     if config.memory_noise is None or own_only(window) or state.starts[-1] != window.rung:
         return state.trend
     ours, theirs = window.canary.memory_used, window.stable.memory_used
-    if ours is None or theirs is None or not look.usable or window.load_ratio is None or window.load_ratio > BALANCED[1]:
+    if window.canary.restarts or window.stable.restarts:
+        return state.trend.parted()
+    up = {window.canary.status, window.stable.status} <= {"OK", "NO_TRAFFIC"}  # a side that is down uses little
+    if ours is None or theirs is None or not (up and look.usable) or window.load_ratio is None or window.load_ratio > BALANCED[1]:
         return state.trend.skipped()
     trend = state.trend.observed((state.elapsed + window.seconds) / _HOUR, float(ours - theirs), *config.memory_noise)
     name = f"fail/memory/{len(state.starts) - 1}"
