@@ -203,11 +203,12 @@ def _probes(look: _Look) -> None:
     config, window, banks = look.config, look.window, look.banks
     if not window.pairs:
         return
-    slower = probes_slower(window.pairs, config.tolerated("probes"))
+    tolerated = config.tolerated("probes")
+    slower = probes_slower(window.pairs, tolerated)
     for s in range(look.starts):
         banks[f"fail/probes/{s}"] = _bet(banks[f"fail/probes/{s}"], slower)
         if config.probe_slo:
-            banks[f"fail/probes/slo/{s}"] = _bet(banks[f"fail/probes/slo/{s}"], probes_over(window.pairs, config.probe_slo))
+            banks[f"fail/probes/slo/{s}"] = _bet(banks[f"fail/probes/slo/{s}"], probes_over(window.pairs, config.probe_slo, tolerated))
     banks["pass/probes"] = _bet(banks["pass/probes"], probes_harmless(window.pairs, config.unacceptable("probes")))
 
 
