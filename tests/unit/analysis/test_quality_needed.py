@@ -1,0 +1,31 @@
+"""How many prompts a promotion needs at least, as the dry run says it, is what the judge asks for."""
+
+import math
+
+import pytest
+
+from rollout.analysis import ArmWindow, QualityPair, Window, absorb, new_state, verdict
+from rollout.analysis.config import Mode, config_for
+from rollout.analysis.quality import pairs_needed
+
+QUIET = ArmWindow(0, 0, status="NO_TRAFFIC")
+
+
+@pytest.mark.parametrize(("mode", "count"), [("rich", 126), ("thin", 126), ("sparse", 50)])
+def test_so_many_equal_pairs_prove_the_claim_and_one_fewer_does_not(mode: Mode, count: int) -> None:
+    config = config_for(mode, rungs=1, quality="binary")
+    assert pairs_needed(config.unacceptable("quality"), config.beta) == count
+    state = absorb(config, new_state(config), Window(1, 0, 0.0, QUIET, QUIET, quality=(QualityPair(1.0, 1.0),) * (count - 1)))
+    assert claim(config, state) < -math.log10(config.beta)
+    state = absorb(config, state, Window(2, 0, 0.0, QUIET, QUIET, quality=(QualityPair(1.0, 1.0),)))
+    assert claim(config, state) >= -math.log10(config.beta)
+
+
+def test_pairs_that_neither_side_answered_prove_nothing() -> None:
+    config = config_for("thin", rungs=1, quality="binary")
+    state = absorb(config, new_state(config), Window(1, 0, 0.0, QUIET, QUIET, quality=(QualityPair(None, None),) * 300))
+    assert claim(config, state) == 0.0
+
+
+def claim(config, state) -> float:  # type: ignore[no-untyped-def]
+    return float(verdict(config, state).details["evidence_for"]["log10_by_claim"]["quality"])
