@@ -27,5 +27,21 @@ def test_pairs_that_neither_side_answered_prove_nothing() -> None:
     assert claim(config, state) == 0.0
 
 
+def more(lost: int, count: int) -> float | None:
+    config = config_for("thin", rungs=1, quality="binary")
+    pairs = (QualityPair(1.0, 0.0),) * lost + (QualityPair(1.0, 1.0),) * (count - lost)
+    state = absorb(config, new_state(config), Window(1, 0, 0.0, QUIET, QUIET, quality=pairs))
+    found: float | None = verdict(config, state).details["forecast"]["quality"]
+    return found
+
+
+def test_the_forecast_says_how_many_more_prompts_at_the_pace_so_far() -> None:
+    assert more(0, 10) == 116
+    assert more(0, 60) == pytest.approx(66, abs=1)
+    assert more(1, 60) > 150  # type: ignore[operator]
+    assert more(12, 60) is None  # at that pace never
+    assert more(0, 126) == 0.0
+
+
 def claim(config, state) -> float:  # type: ignore[no-untyped-def]
     return float(verdict(config, state).details["evidence_for"]["log10_by_claim"]["quality"])
