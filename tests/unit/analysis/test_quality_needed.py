@@ -43,5 +43,16 @@ def test_the_forecast_says_how_many_more_prompts_at_the_pace_so_far() -> None:
     assert more(0, 126) == 0.0
 
 
+def test_a_failed_and_an_undecided_verdict_speak_of_prompts() -> None:
+    config = config_for("thin", rungs=1, quality="binary")
+    wrong = Window(1, 0, 0.0, QUIET, QUIET, quality=(QualityPair(1.0, 0.0),) * 30 + (QualityPair(1.0, 1.0),) * 70)
+    failed = verdict(config, absorb(config, new_state(config), wrong))
+    assert failed.details["evidence_against"]["culprits"] == ["quality"]
+    assert "against 'answers no worse than stable's'" in failed.sentence
+    assert "100 replayed prompts" in failed.sentence
+    few = Window(1, 0, 0.0, QUIET, QUIET, quality=(QualityPair(1.0, 1.0),) * 60)
+    assert "needs about 67 more prompts" in verdict(config, absorb(config, new_state(config), few)).sentence
+
+
 def claim(config, state) -> float:  # type: ignore[no-untyped-def]
     return float(verdict(config, state).details["evidence_for"]["log10_by_claim"]["quality"])
