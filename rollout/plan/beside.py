@@ -1,124 +1,55 @@
-"""Files that a plan names and that are read with it: lines of JSON in the plan's folder or below. What they say becomes a part of the
-plan, so that whoever carries it out needs no file. Knows no keys: whoever names a file says what its lines must be.
+"""A file that a plan names: it lies in the plan's folder or below, and is read once, with the plan. Knows no content.
+
+What a plan says must not make the tool read anything else of the machine it is started on, so no way leads out of that folder: not
+an absolute path, not `..`, not a link.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator
+import os
+import stat
 from difflib import get_close_matches
-from pathlib import Path as FilePath
-from typing import Any
+from pathlib import Path, PurePath
 
-from rollout.plan.finding import Path, Problem
-from rollout.plan.hidden import keys_in
+from rollout.plan.hidden import quoted
 from rollout.plan.reading import beginning
-from rollout.plan.source import MAX_FINDINGS, Mark, Source
 
-Json = Any
-Rows = list[dict[str, Json]]
-Check = Callable[[Rows], Iterable[Problem]]
-"""what is wrong with the lines; the first step of a problem's path is the number of its line among those that are not blank, from 0"""
-MAX_BYTES = 8 << 20
+WHERE = "a file in the plan's folder or below"
 
 
-class NamedFile:
-    """Marks a place of the plan where people write the name of such a file, and where its lines stand once the plan is read."""
+class Unfit(Exception):
+    """Why the file cannot be used, in the parts of a finding."""
+
+    def __init__(self, expected: str, found: str, hint: str = "") -> None:
+        super().__init__(f"expected {expected}, found {found}")
+        self.expected, self.found, self.hint = expected, found, hint
 
 
-def inline(source: Source, folder: FilePath | None, path: Path, check: Check) -> None:
-    """Put the lines of the file that is named at `path` in its place. What is wrong becomes findings: about the name in the plan, about
-    lines with the file's own name and line. `folder` None: no folder is known, so no file can be named.
-    """
-    said = _at(source.data, path)
-    if not isinstance(said, str) or path in source.secret or path in source.broken:
-        return
-    source.broken.add(path)
-    place = source.places[path].value
-    found = _text(said, folder)
-    if isinstance(found, Problem):
-        source.add(place, path, found.expected, found.found, found.hint)
-        return
-    file, text = found
-    lines = Source(str(file))
-    rows, marks = _rows(lines, text)
-    if not lines.findings:
-        for problem in check(rows):
-            number, *below = problem.path or (0,)
-            at = marks[int(number)] if marks else (1, 1)
-            lines.add(at, tuple(below), problem.expected, problem.found, problem.hint)
-            if len(lines.findings) >= MAX_FINDINGS:
-                break
-    if lines.findings:
-        source.findings.extend(lines.findings)
-        return
-    source.broken.discard(path)
-    _at(source.data, path[:-1])[path[-1]] = rows
-
-
-def _text(said: str, folder: FilePath | None) -> tuple[FilePath, str] | Problem:
-    """The file's path and text, or what is wrong with the name."""
-    expected = "the name of a file in the plan's folder or below"
-    if folder is None:
-        return Problem((), expected, "a name, and no folder is known", "give the plan as a file")
-    file = folder / said
+def read_beside(folder: Path, name: str, limit: int) -> bytes:
+    """The whole file `name` as seen from `folder`, at most `limit` bytes. Raises Unfit."""
+    if PurePath(name).is_absolute() or ".." in PurePath(name).parts:
+        raise Unfit(WHERE, quoted(name), "write its path as seen from the plan, without `..`")
     try:
-        inside = file.resolve().is_relative_to(folder.resolve())
-        if not said or not inside:
-            return Problem((), expected, f"`{said}`", "put it beside the plan")
-        data = beginning(file, MAX_BYTES + 1)
+        home, real = folder.resolve(strict=True), (folder / name).resolve(strict=True)
+        if not real.is_relative_to(home):
+            raise Unfit(WHERE, "a link that leads out of it", "copy the file there: whoever reads the plan needs it too")
+        if not stat.S_ISREG(os.stat(real).st_mode):
+            raise Unfit(WHERE, "a folder" if real.is_dir() else "a device or a pipe", "name the file itself")
+        data = beginning(real, limit + 1)
     except FileNotFoundError:
-        beside = [p.name for p in file.parent.glob("*.json*")] if file.parent.is_dir() else []
-        near = get_close_matches(file.name, beside, n=1, cutoff=0.5)
-        return Problem(
-            (), expected, f"none called `{said}`", f"did you mean `{near[0]}`?" if near else "names count from the plan's folder"
-        )
-    except IsADirectoryError:
-        return Problem((), expected, f"`{said}`, a folder", "name a file inside it")
-    except (OSError, ValueError, RuntimeError) as error:
-        return Problem((), "a file that can be read", getattr(error, "strerror", None) or "an impossible name")
-    if len(data) > MAX_BYTES:
-        return Problem((), f"a file of at most {MAX_BYTES >> 20} MiB", "a larger one", "keep its last lines, and the first one")
-    try:
-        return file, data.decode("utf-8").removeprefix("\ufeff")
-    except UnicodeDecodeError as error:
-        return Problem((), "UTF-8 text", f"the byte 0x{data[error.start]:02X} in `{said}`", "save the file as UTF-8")
-
-
-def _rows(lines: Source, text: str) -> tuple[Rows, list[Mark]]:
-    """The objects, one a line, and where each stands. A secret is a finding: a plan is stored and shown, and this with it."""
-    rows, marks = Rows(), list[Mark]()
-    for number, line in _written(text):
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            column = getattr(error, "colno", 1)
-            lines.add((number, column), (), "one JSON object on a line", getattr(error, "msg", "a deeper nesting"))
-            row = {}
-        if not isinstance(row, dict):
-            lines.add((number, 1), (), "one JSON object on a line", "another JSON value")
-            row = {}
-        rows.append(row)
-        marks.append((number, 1))
-        if len(lines.findings) >= MAX_FINDINGS:
-            break
-    for at, _secret in keys_in(text)[:MAX_FINDINGS]:
-        mark = (text.count("\n", 0, at) + 1, at - (text.rfind("\n", 0, at) + 1) + 1)
-        lines.add(
-            mark, (), "no secret", "a secret (not shown)", "it is stored and shown with the plan: replace the secret, it is known now"
-        )
-    return rows, marks
-
-
-def _written(text: str) -> Iterator[tuple[int, str]]:
-    """Lines that are not blank with their number from 1. Only LF ends a line: JSON may hold the other separators."""
-    return ((number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip())
-
-
-def _at(data: Json, path: Path) -> Json:
-    """The value at `path`; None when there is none."""
-    for step in path:
-        if not isinstance(data, dict) or step not in data:
-            return None
-        data = data[step]
+        raise Unfit(WHERE, "none of that name", _near(folder / name)) from None
+    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: a link that leads to itself
+        raise Unfit("a file that can be read", getattr(error, "strerror", None) or "an impossible name") from None
+    if len(data) > limit:
+        raise Unfit(f"a file of at most {limit >> 10} KiB", "a larger one", "it is stored with the plan: keep what tells the most")
     return data
+
+
+def _near(path: Path) -> str:
+    """The name that was likely meant."""
+    try:
+        names = [p.name for p in path.parent.iterdir() if p.is_file()]
+    except OSError:
+        names = []
+    near = get_close_matches(path.name, names, n=1, cutoff=0.5)
+    return f"did you mean {near[0]}?" if near else "its path is seen from the plan"

@@ -1,4 +1,7 @@
-"""A plan file -> a frozen plan, or every reason why not. Reads one file or standard input; writes nothing, asks no server."""
+"""A plan file -> a frozen plan, or every reason why not. Reads one file or standard input, and what the plan names beside it.
+
+Writes nothing, asks no server.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,11 @@ from pydantic import ValidationError
 
 from rollout.errors import PlanError
 from rollout.plan import history
-from rollout.plan.beside import Check, inline
 from rollout.plan.explain import add_findings
 from rollout.plan.finding import Finding, Path, key_of
 from rollout.plan.hidden import below_reference, is_secret, keys_in, secret_places
+from rollout.plan.inline import inlined, refuse_inlined
+from rollout.plan.lines import Check, inline
 from rollout.plan.model import Plan
 from rollout.plan.reading import beginning
 from rollout.plan.source import MAX_FINDINGS, Source, read_source
@@ -43,13 +47,14 @@ def load_plan(path: str | FilePath) -> LoadedPlan:
     """The plan in a file; `-` reads standard input. Raises PlanError (exit code 3) with all findings, ordered by line."""
     name = STDIN if str(path) == "-" else str(path)
     text = _text(_read(path, name), name)
-    plan = parse_plan(text, name, FilePath.cwd() if name == STDIN else FilePath(path).parent)
+    plan = parse_plan(text, name, FilePath() if name == STDIN else FilePath(path).parent)
     return LoadedPlan(plan, text, name, plan_digest(plan))
 
 
 def parse_plan(text: str, file: str = "plan", folder: FilePath | None = None) -> Plan:
-    """The plan in `text`; `file` is its name in messages, `folder` where the files that it names are. Raises PlanError with all findings,
-    ordered by line.
+    """The plan in `text`; `file` is its name in messages. Raises PlanError with all findings, ordered by line.
+
+    Files that the plan names are read as seen from `folder` (the current one when None) and are part of the plan from then on.
     """
     if len(text) > MAX_BYTES or len(text.encode("utf-8", "replace")) > MAX_BYTES:
         raise _one(file, f"a plan of at most {MAX_BYTES >> 20} MiB", "a larger one", "is this the right file?")
@@ -60,9 +65,13 @@ def parse_plan(text: str, file: str = "plan", folder: FilePath | None = None) ->
     plan = None
     if source.complete:
         _secrets(source)
+        where = FilePath() if folder is None else folder
         for path, check in NAMED.items():
-            inline(source, folder, path, check)
+            inline(source, where, path, check)
+        refuse_inlined(source)
         plan = _validate(source)
+        if plan is not None and not source.findings:
+            plan = inlined(plan, source, where)
         _remarks(source, text)
     if plan is None or source.findings:
         raise _failed(file, source.findings)

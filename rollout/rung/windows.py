@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -17,7 +18,7 @@ from rollout.domain.effective import Carrier
 from rollout.domain.receipts import Pair
 from rollout.domain.samples import from_json, to_json
 from rollout.domain.weights import Rung, load_ratio
-from rollout.domain.world import EngineSample
+from rollout.domain.world import EngineSample, WorkerView
 from rollout.rung.write import stable_share
 
 Json = Any
@@ -85,8 +86,8 @@ def window(ctx: Ctx, rung: Rung, since: Mapping[str, Json], number: int, *, even
         id=number,
         rung=rung.index,
         seconds=seconds,
-        stable=arms[0],
-        canary=arms[1],
+        stable=replace(arms[0], memory_used=_used(ctx, pair.stable)),
+        canary=replace(arms[1], memory_used=_used(ctx, pair.canary)),
         load_ratio=load_ratio(rung.route_share, stable_share(ctx, rung), ready[1], ready[0]) if even else None,
         expected_share=_expected(ctx, rung, counted),
         share_counts=counted,
@@ -145,10 +146,22 @@ def breaker(ctx: Ctx, pair: Pair, key: str) -> Decision | None:
 
 
 def _memory(ctx: Ctx) -> int | None:
-    view = ctx.world.deployments.get(ctx.pair.canary)
-    names = {i.worker for i in view.instances if i.worker} if view else set()
-    known = [w.memory_available for n in names if (w := ctx.world.workers.get(n)) and w.memory_available is not None]
+    known = [w.memory_available for w in _workers(ctx, ctx.pair.canary) if w.memory_available is not None]
     return min(known) if known else None
+
+
+def _used(ctx: Ctx, deployment: str) -> int | None:
+    """Bytes in use on the side's fullest worker; None while one of them does not say."""
+    rows = [(w.memory_total, w.memory_available) for w in _workers(ctx, deployment)]
+    used = [total - free for total, free in rows if total is not None and free is not None]
+    return max(used) if used and len(used) == len(rows) else None
+
+
+def _workers(ctx: Ctx, deployment: str) -> list[WorkerView]:
+    """Those that host an instance of a deployment."""
+    view = ctx.world.deployments.get(deployment)
+    names = {i.worker for i in view.instances if i.worker} if view else set()
+    return [worker for name in sorted(names) if (worker := ctx.world.workers.get(name)) is not None]
 
 
 def reference(sample: EngineSample | None, metric: str) -> Histogram | None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,11 +60,14 @@ TROUBLES = {
     "both sides slow together": Trouble(both_slow, ("CONTINUE",)),
 }
 IN_EVERY_RUN = ("no traffic", "hanging metrics endpoint")
-CASES = [
-    pytest.param(*kind.values, name, id=f"{kind.id}-{name}", marks=[*kind.marks, *([] if name in IN_EVERY_RUN and kind.id == "sandbox" else [pytest.mark.slow])])
-    for kind in KINDS
-    for name in TROUBLES
-]
+
+
+def _case(kind: Any, name: str) -> Any:
+    slow = [] if name in IN_EVERY_RUN and kind.id == "sandbox" else [pytest.mark.slow]
+    return pytest.param(*kind.values, name, id=f"{kind.id}-{name}", marks=[*kind.marks, *slow])
+
+
+CASES = [_case(kind, name) for kind in KINDS for name in TROUBLES]
 
 
 @pytest.mark.timeout(420)
@@ -97,9 +101,7 @@ def _judged(site: Site, made: Case, trouble: Trouble) -> None:
     assert state["undo"] is None
     assert state["hold"]["reason"] == "inconclusive"
     assert any(words in state["hold"]["detail"] for words in trouble.said), state["hold"]["detail"]
-    canary = state["facts"]["receipts"]["pairs"][0]["canary"] if "receipts" in state["facts"] else made.made()[0]
     assert len(made.targets()) == 2, "the share is kept"
-    assert canary
     began = time.monotonic()
     back = made.start("rollback", made.id, "--reason", "the metrics are away and we are worried")
     wait(lambda: made.targets() == made.before["targets"], "all traffic is stable's again", BACK, alive=back)
