@@ -24,10 +24,10 @@ Whole = Annotated[int, Field(strict=True)]
 Count = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
 Number = Annotated[float, Field(strict=True)]
 Share = Annotated[float, Field(strict=True, gt=0, le=100)]
-Slower = Annotated[float, Field(strict=True, ge=0, le=20)]
-Recorded = Annotated[tuple[dict[str, Json], ...], AfterValidator(history.recorded), WithJsonSchema({"type": "string"}), NamedFile()]
 INLINED = {"inlined": True}
 """marks a field that is read from another file: no key of the plan's own file"""
+Slower = Annotated[float, Field(strict=True, ge=0, le=20)]
+Recorded = Annotated[tuple[dict[str, Json], ...], AfterValidator(history.recorded), WithJsonSchema({"type": "string"}), NamedFile()]
 
 
 class Part(BaseModel):
@@ -130,6 +130,38 @@ class Probes(Part):
     warm_up: Count = Field(default=8, description="requests that warm the canary; excluded from evidence")
 
 
+class Message(Part):
+    """One message of a prompt."""
+
+    role: Literal["system", "user", "assistant"] = Field(description="who says it")
+    content: str = Field(description="the text", repr=False)
+
+
+class Prompt(Part):
+    """One line of a prompt set: what both sides are asked, and the right answer."""
+
+    id: str = Field(description="its name; the line's number when absent")
+    prompt: str | None = Field(default=None, description="the user's message; or `messages`", repr=False)
+    messages: tuple[Message, ...] = Field(default=(), description="a conversation instead of one prompt", repr=False)
+    expected: str = Field(description="the right answer", repr=False)
+
+    @property
+    def conversation(self) -> list[dict[str, str]]:
+        """The messages of a chat request."""
+        return [message.model_dump() for message in self.messages] or [{"role": "user", "content": self.prompt or ""}]
+
+
+class Quality(Part):
+    """A prompt set that is replayed to stable and canary through their private routes: each prompt once, to both at the same time."""
+
+    file: Text = Field(description="the set, lines of JSON, in the plan's folder or below; it is read and kept with the plan")
+    batch: Whole = Field(default=10, ge=1, le=100, description="prompts replayed in one go, at most")
+    max_tokens: Count = Field(default=64, description="tokens asked for per answer; an answer that is cut there is not the expected one")
+    prompts: SkipJsonSchema[tuple[Prompt, ...]] = Field(
+        default=(), description="the lines of `file`", repr=False, json_schema_extra={**INLINED}
+    )
+
+
 class SpeedMargin(Part):
     """How much slower a canary may be, as a share: 0.05 = 5 % slower."""
 
@@ -171,38 +203,6 @@ class Margins(Part):
     probes: SpeedMargin = Field(default=SpeedMargin(), description="time to first token of paired probes")
 
 
-class Message(Part):
-    """One message of a prompt."""
-
-    role: Literal["system", "user", "assistant"] = Field(description="who says it")
-    content: str = Field(description="the text", repr=False)
-
-
-class Prompt(Part):
-    """One line of a prompt set: what both sides are asked, and the right answer."""
-
-    id: str = Field(description="its name; the line's number when absent")
-    prompt: str | None = Field(default=None, description="the user's message; or `messages`", repr=False)
-    messages: tuple[Message, ...] = Field(default=(), description="a conversation instead of one prompt", repr=False)
-    expected: str = Field(description="the right answer", repr=False)
-
-    @property
-    def conversation(self) -> list[dict[str, str]]:
-        """The messages of a chat request."""
-        return [message.model_dump() for message in self.messages] or [{"role": "user", "content": self.prompt or ""}]
-
-
-class Quality(Part):
-    """A prompt set that is replayed to stable and canary through their private routes: each prompt once, to both at the same time."""
-
-    file: Text = Field(description="the set, lines of JSON, in the plan's folder or below; it is read and kept with the plan")
-    batch: Whole = Field(default=10, ge=1, le=100, description="prompts replayed in one go, at most")
-    max_tokens: Count = Field(default=64, description="tokens asked for per answer; an answer that is cut there is not the expected one")
-    prompts: SkipJsonSchema[tuple[Prompt, ...]] = Field(
-        default=(), description="the lines of `file`", repr=False, json_schema_extra={**INLINED}
-    )
-
-
 class EvidenceMode(StrEnum):
     """How much traffic there is to judge from."""
 
@@ -227,14 +227,14 @@ class Evidence(Part):
     beta: Number = Field(default=0.05, gt=0, lt=0.5, description="bound on passing a canary that is unacceptable")
     settle: Duration = Field(default=2.0, ge=2.0, description="wait after a weight write before it is verified")
     probes: Probes = Field(default=Probes(), description="own paired requests")
+    quality: Quality | None = Field(
+        default=None, description="a prompt set whose answers are compared; without it nothing is known of quality"
+    )
     margins: Margins = Field(default=Margins(), description="margins of single metrics; by mode when absent")
     history: Recorded | None = Field(
         default=None,
         description="windows of stable against itself, as a rollout records them: how much its numbers differ by themselves is fitted on "
         "them, and only then the error bounds are claimed",
-    )
-    quality: Quality | None = Field(
-        default=None, description="a prompt set whose answers are compared; without it nothing is known of quality"
     )
 
 

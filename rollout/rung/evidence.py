@@ -26,6 +26,7 @@ from rollout.analysis import (
     share_alarm,
     verdict,
 )
+from rollout.analysis.config import LATENCIES
 from rollout.domain.context import Ctx, act
 from rollout.domain.decision import Decision, HoldOn, Record, TakeBack
 from rollout.domain.weights import Rung
@@ -50,7 +51,7 @@ def judge(ctx: Ctx, rung: Rung, *, last: bool) -> Decision | None:
     """The next thing until this rung may be left; None when it may. FAIL and the breaker take the canary back."""
     fact = ctx.state.fact(ctx.key("judge"))
     if fact is None:
-        return _blind(ctx, rung) or Record({ctx.key("judge"): _begin(ctx)}, "judging begins: margins and reference are fixed from here")
+        return _blind(ctx, rung) or _begin(ctx)
     seen = ctx.state.fact(ctx.key("seen")) or {}
     if seen.get("rung") != rung.index:
         return _enter(ctx, rung, seen)
@@ -76,23 +77,28 @@ def listen(ctx: Ctx, rung: Rung) -> Decision | None:
     return TakeBack("verdict", found.sentence) if found.kind == "fail" else _window(ctx, rung, fact, seen)
 
 
-def _begin(ctx: Ctx) -> dict[str, Json]:
+def _begin(ctx: Ctx) -> Record:
     plan, sample = ctx.the_plan, ctx.world.samples.get(ctx.pair.stable)
     below = [r for r in ctx.ladder(ctx.pair) if not r.full]
-    first, whole = windows.reference(sample, "ttft"), windows.reference(sample, "e2e")
+    references = {metric: windows.reference(sample, metric) for metric in LATENCIES}
+    noise, said = fitted.fit(ctx, references)
     config = config_for(
         ctx.state.fact("mode"),
         rungs=len(below),
-        reference_ttft=first,
-        reference_e2e=whole,
-        **fitted.noise(ctx, {"ttft": first, "e2e": whole}),
+        reference_ttft=references["ttft"],
+        reference_e2e=references["e2e"],
+        reference_tpot=references["tpot"],
+        noises=noise.noises,
+        memory_noise=noise.memory_noise,
+        quality="binary" if plan.evidence.quality is not None else None,
         margins=fitted.margins(ctx),
-        max_request_seconds=windows.longest(whole),
+        max_request_seconds=windows.longest(references["e2e"]),
         alpha=plan.evidence.alpha,
         beta=plan.evidence.beta,
         memory_floor=plan.guards.memory_floor,
     )
-    return {"config": config.to_json(), "state": new_state(config).to_json(), "began": ctx.now.isoformat()}
+    fact = {"config": config.to_json(), "state": new_state(config).to_json(), "began": ctx.now.isoformat()}
+    return Record({ctx.key("judge"): fact}, f"judging begins: margins and reference are fixed from here{said}")
 
 
 def _blind(ctx: Ctx, rung: Rung) -> Decision | None:
@@ -154,7 +160,8 @@ def _asked_all(ctx: Ctx, seen: Mapping[str, Json]) -> bool:
 
 
 def _probes_wanted(ctx: Ctx, seen: Mapping[str, Json]) -> bool:
-    return int(seen.get("pairs", 0)) < _wanted(ctx) and _late(ctx, str(ctx.state.fact("mode"))) is None
+    enough = int(seen.get("pairs", 0)) >= _wanted(ctx)
+    return not enough and _late(ctx, str(ctx.state.fact("mode"))) is None
 
 
 def _prompts_wanted(ctx: Ctx, seen: Mapping[str, Json]) -> bool:

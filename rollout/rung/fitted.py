@@ -1,13 +1,12 @@
-"""What a plan says beyond the mode's defaults, in the judge's own terms: margins of single metrics, and stable's own noise. Pure."""
+"""What a plan says beyond the mode's defaults, in the judge's own terms: margins of single metrics, and its own noise. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-from rollout.analysis import Histogram, Margin, window_from_json
+from rollout.analysis import Histogram, Margin, Window, window_from_json
 from rollout.analysis.config import METRICS
-from rollout.analysis.fit import fit_history
+from rollout.analysis.fit import Fitted, fit_history
 from rollout.domain.context import Ctx
 
 
@@ -18,18 +17,19 @@ def margins(ctx: Ctx) -> tuple[Margin, ...]:
     return tuple(Margin(m, None if low is None else float(low), high) for m, low, high in rows if low is not None or high is not None)
 
 
-def noise(ctx: Ctx, references: Mapping[str, Histogram | None]) -> dict[str, Any]:
-    """What `config_for` is told of the noise: fitted on the history that came with the plan; nothing without one.
+def history(ctx: Ctx) -> tuple[Window, ...]:
+    """The windows of stable against itself that came with the plan; their shape was checked when it was read."""
+    return tuple(window_from_json(row) for row in (ctx.the_plan.evidence.history or ())[1:])
 
-    The history's shape, length and windows were checked when the plan was read; one that says nothing all the same is as none, and the
-    verdict names the bounds as not guaranteed.
-    """
-    evidence = ctx.the_plan.evidence
-    if evidence.history is None:
-        return {}
-    history = [window_from_json(row) for row in evidence.history[1:]]
+
+def fit(ctx: Ctx, references: Mapping[str, Histogram | None]) -> tuple[Fitted, str]:
+    """What the history tells of the noise, and the sentence about it; nothing is fitted, and it says why, when the history does not do."""
+    windows = history(ctx)
+    if not windows:
+        return Fitted((), None, 0), ""
     try:
-        found = fit_history(references, history, seconds=evidence.window)
-    except ValueError:
-        return {}
-    return {"noises": found.noises, "memory_noise": found.memory_noise}
+        found = fit_history(references, windows, seconds=ctx.the_plan.evidence.window)
+    except ValueError as error:
+        return Fitted((), None, 0), f"; the history is not used: {error}"
+    said = ", ".join(f"{n.metric} v={n.v:g} phi={n.phi:g}" for n in found.noises)
+    return found, f"; noise fitted on {found.windows} windows: {said or 'no latency was seen in them'}"

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollout.analysis import ArmWindow, Histogram, JudgeConfig, JudgeState, Window, absorb, config_for, new_state, verdict
+from rollout.analysis.asks import answer
 from rollout.analysis.design import design_of, log_fail, log_pass
 from rollout.analysis.latency import LatencyTest
 from rollout.analysis.noise import Bank, Noise
@@ -34,7 +35,8 @@ NOISES = [(0.0, 0.0), (0.2, 0.8)]
 
 def asked(noise: tuple[float, float] = (0.0, 0.0), mode: Any = "rich", rungs: int = 2) -> JudgeConfig:
     told = {"reference_ttft": REFERENCE, "reference_e2e": REFERENCE, "reference_tpot": REFERENCE}
-    return config_for(mode, rungs=rungs, noise=noise, memory_floor=1 << 30, **told)
+    more: dict[str, Any] = {"quality": "graded", "memory_noise": (3e8, 0.9), "memory_floor": 1 << 30, "probe_slo": 0.5}
+    return config_for(mode, rungs=rungs, noise=noise, **told, **more)
 
 
 def saved(state: JudgeState) -> str:
@@ -50,7 +52,10 @@ def evidence(banks: tuple[Bank, Bank]) -> float:
 
 
 def after(banks: tuple[Bank, Bank], canary: Histogram, stable: Histogram) -> tuple[Bank, Bank]:
-    return banks[0].step(TEST.thresholds(canary, stable), QUIET), banks[1].step(TEST.ordinal(canary, stable), QUIET)
+    profile = TEST.ordinal(canary, stable)
+    assert profile
+    edges, whole = answer([TEST.thresholds(canary, stable), profile])
+    return banks[0].step(edges, QUIET), banks[1].step(whole, QUIET)
 
 
 def test_the_product_over_split_windows_is_an_e_value_whatever_load_the_halves_had() -> None:
