@@ -14,7 +14,10 @@ ASSUMPTIONS = (
     "A4: edges, weights, margins, reference and noise were fixed before the rollout",
     "the margins hold on odds ratios at bucket edges; their translation into time follows the reference histogram",
 )
-_NAMES = {"ttft": "TTFT", "e2e": "end-to-end latency", "probes": "probe TTFT", "errors": "errors"}
+_NAMES = {
+    **{"ttft": "TTFT", "e2e": "end-to-end latency", "tpot": "time per output token", "probes": "probe TTFT", "errors": "errors"},
+    **{"quality": "quality", "memory": "memory"},
+}
 
 
 def percent(part: float, signed: bool = False) -> str:
@@ -53,7 +56,7 @@ def passed(design: Design, state: JudgeState) -> str:
     """What the promotion rests on, and what nobody knows."""
     config = design.config
     tails = design.live_latency and config.mode == "rich" and design.primary is not None and bool(design.primary.tail)
-    unknown = f"errors rarer than {percent(config.unacceptable_errors)} or " + ("tails rarer than 2 %" if tails else "about tails")
+    unknown = f"errors rarer than {percent(config.unacceptable('errors'))} or " + ("tails rarer than 2 %" if tails else "about tails")
     return f"PASS: {_evidence(state)}; nothing is known about {unknown}{_bound(design)}"
 
 
@@ -130,9 +133,14 @@ def _evidence(state: JudgeState) -> str:
 
 
 def _tolerated(design: Design, metric: str) -> str:
+    margin = design.config.tolerated(metric)
     if metric == "errors":
-        return f"errors at most {design.config.tolerated_error_odds:g} times stable's odds"
-    return f"{_NAMES[metric]} no slower than {percent(design.config.tolerated_latency, signed=True)}"
+        return f"errors at most {margin:g} times stable's odds"
+    if metric == "quality":
+        return f"answers lose at most {100 * margin:.3g} points of 100"
+    if metric == "memory":
+        return f"memory rises by at most {margin / (1 << 30):.3g} GiB an hour beside stable's"
+    return f"{_NAMES[metric]} no slower than {percent(margin, signed=True)}"
 
 
 def _claim(claim: str) -> str:
