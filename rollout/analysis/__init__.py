@@ -15,7 +15,7 @@ from rollout.analysis.samples import ArmWindow, Histogram, ProbePair, QualityPai
 if TYPE_CHECKING:
     from rollout.analysis.assess import ShareAlarm, Verdict, share_alarm, verdict
     from rollout.analysis.betting import share_inside
-    from rollout.analysis.judge import absorb, new_state
+    from rollout.analysis.judge import absorb, absorb_many, new_state
     from rollout.analysis.state import JudgeState
 
 _LATER = {
@@ -23,6 +23,7 @@ _LATER = {
     "ShareAlarm": "assess",
     "Verdict": "assess",
     "absorb": "judge",
+    "absorb_many": "judge",
     "new_state": "judge",
     "share_alarm": "assess",
     "share_inside": "betting",
@@ -46,6 +47,7 @@ __all__ = [
     "Verdict",
     "Window",
     "absorb",
+    "absorb_many",
     "config_for",
     "new_state",
     "share_alarm",

@@ -23,6 +23,12 @@ def probes_harmless(pairs: Iterable[ProbePair], unacceptable: float) -> Floats:
     return _bernoulli(canary < (1 + unacceptable) * stable for stable, canary in _timed(pairs))
 
 
+def probes_over(pairs: Iterable[ProbePair], slo: float) -> Floats:
+    """log e by bet, against "of the pairs in which one side alone took longer than `slo` seconds, at most half blame the canary"."""
+    late = [(stable > slo, canary > slo) for stable, canary in _timed(pairs)]
+    return bernoulli_gain(sum(c and not s for s, c in late), sum(s and not c for s, c in late))
+
+
 def timed_pairs(pairs: Iterable[ProbePair]) -> int:
     """Pairs in which both sides gave a first token; the others are errors, not latencies."""
     return len(_timed(pairs))
@@ -56,5 +62,9 @@ def _timed(pairs: Iterable[ProbePair]) -> list[tuple[float, float]]:
 
 def _bernoulli(outcomes: Iterable[bool]) -> Floats:
     seen = list(outcomes)
-    yes = sum(seen)
-    return np.asarray(_PROBE_GAINS[:, 1] * yes + _PROBE_GAINS[:, 0] * (len(seen) - yes))
+    return bernoulli_gain(sum(seen), len(seen) - sum(seen))
+
+
+def bernoulli_gain(yes: int, no: int) -> Floats:
+    """log e by bet of `PROBE_ODDS`, against "yes is no likelier than no"."""
+    return np.asarray(_PROBE_GAINS[:, 1] * yes + _PROBE_GAINS[:, 0] * no)

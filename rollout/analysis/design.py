@@ -45,17 +45,16 @@ class Design:
         return self.config.live and self.config.mode != "sparse" and any(test.body for test in self.latency)
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=512)
 def design_of(config: JudgeConfig) -> Design:
     """The design of a config; kept, because every window asks for it."""
-    noise = Noise(config.v, config.phi)
     tests: list[LatencyTest] = []
     for metric in LATENCIES:
         histogram = config.reference(metric)
         if histogram is not None:
             tail = None if tests else config.tail_odds
-            reference = reference_of(histogram)
-            tests.append(LatencyTest(metric, reference, config.tolerated_latency, config.unacceptable_latency, tail, noise))
+            low, high = config.tolerated(metric), config.unacceptable(metric)
+            tests.append(LatencyTest(metric, reference_of(histogram), low, high, tail, Noise(*config.noise(metric))))
     return Design(config, tuple(tests), config.weights())
 
 
@@ -70,7 +69,7 @@ def log_fail(design: Design, state: JudgeState) -> tuple[float, dict[str, float]
         for metric in parts:
             parts[metric].append(math.log(design.omega * design.weights[metric]) + _log_metric(design, state.banks, metric, start))
     waiting = 1.0 - design.omega * len(state.starts)
-    if design.config.v > 0:
+    if design.config.noisy:
         totals = [float(np.logaddexp.reduce([parts[m][s] for m in parts])) for s in range(len(state.starts))]
         total = max(totals, default=0.0)
         return total, {m: max(logs, default=-math.inf) for m, logs in parts.items()}
@@ -85,6 +84,8 @@ def log_pass(design: Design, state: JudgeState) -> dict[str, float]:
         live.update(test.log_pass(state.banks[f"pass/{test.metric}"]))
     probes = float(state.banks["pass/probes"].log_mixture()[0])
     errors = {"errors": float(state.banks["pass/errors"].log_mixture()[0])}
+    if design.config.quality:
+        errors["quality"] = float(state.banks["pass/quality"].log_mixture()[0])
     if not design.live_latency:
         return {"probes": probes, **errors}
     if design.config.mode == "thin":
@@ -101,4 +102,7 @@ def _log_metric(design: Design, banks: Mapping[str, Bank], metric: str, start: i
     for test in design.latency:
         if test.metric == metric:
             return test.log_fail(banks[f"fail/{metric}/edges/{start}"], banks[f"fail/{metric}/ordinal/{start}"])
-    return float(banks[f"fail/{metric}/{start}"].log_mixture()[0])
+    log = float(banks[f"fail/{metric}/{start}"].log_mixture()[0])
+    if metric == "probes" and design.config.probe_slo:
+        return log_mean(np.array([log, float(banks[f"fail/probes/slo/{start}"].log_mixture()[0])]))
+    return log

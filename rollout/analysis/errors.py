@@ -8,6 +8,7 @@ import math
 
 import numpy as np
 
+from rollout.analysis.asks import Ask
 from rollout.analysis.hypergeometric import Counts, Floats
 from rollout.analysis.latency import FAIL_STEPS
 
@@ -16,11 +17,11 @@ ALTERNATIVES = (0.0, 0.3, 0.6)  # where between equal (0) and unacceptable (1) t
 _PRIOR = (0.2, 100.0)  # errors and requests put under the pooled rate before anything is seen
 
 
-def worse_likelihood(strata: list[Stratum], tolerated_odds: float) -> Floats:
-    """Log likelihood (1, 1 + alternatives, 1) of the odds process: null first, all strata multiplied."""
+def worse(strata: list[Stratum], tolerated_odds: float) -> Ask:
+    """The likelihood (1, 1 + alternatives, 1) of the odds process: null first, all strata multiplied."""
     n, m, a, b = (np.array(column, dtype=np.int64) for column in zip(*strata, strict=True))
     theta = np.broadcast_to(math.log(tolerated_odds) + FAIL_STEPS, (len(strata), len(FAIL_STEPS)))
-    return np.asarray(Counts(n, m, a + b, a).log_likelihood(theta).sum(axis=0)[None, :, None])
+    return Ask(Counts(n, m, a + b, a), theta, np.arange(len(FAIL_STEPS))[:, None], multiplied=True)
 
 
 def harmless_gain(stratum: Stratum, seen: tuple[int, int], margin: float) -> Floats:

@@ -4,18 +4,25 @@ Input is an A/A history: one stable replica against the rest, or a staging compa
 never during one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
 
 import numpy as np
 
+from rollout.analysis.asks import answer
+from rollout.analysis.config import MetricNoise
+from rollout.analysis.design import BALANCED
 from rollout.analysis.hypergeometric import Floats
 from rollout.analysis.latency import LatencyTest
 from rollout.analysis.noise import Noise, chain
 from rollout.analysis.reference import reference_of
-from rollout.analysis.samples import Histogram
+from rollout.analysis.samples import Histogram, Window
+from rollout.analysis.slope import fit_memory
 
 VARIANCES = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.6, 1.0)
 CORRELATIONS = (0.0, 0.3, 0.6, 0.8, 0.9)
+LEAST_WINDOWS = 40
 _PLAUSIBLE = 1.0  # log units below the best that still count
 
 
@@ -30,7 +37,7 @@ def fit_noise(reference: Histogram, history: Sequence[tuple[Histogram, Histogram
     test = LatencyTest("history", reference_of(reference), 0.0, 0.2, None, Noise(max(VARIANCES)))
     if not test.headlines:
         raise ValueError("the reference has no usable bucket edge: use the defaults for one replica")
-    likelihood = np.stack([test.effect(ours, theirs)[0, 0] for ours, theirs in history])
+    likelihood = np.stack([table[0, 0] for table in answer([test.effect(ours, theirs) for ours, theirs in history])])
     scored = [(_log_marginal(likelihood, noise), noise) for noise in _candidates()]
     best = max(score for score, _ in scored)
     chosen = max((noise for score, noise in scored if score >= best - _PLAUSIBLE), key=lambda n: n.long_run_variance)
@@ -53,3 +60,44 @@ def _log_marginal(likelihood: Floats, noise: Noise) -> float:
         total += float(np.log(mass) + top)
         law = joint / mass
     return total
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What an A/A history tells: replica noise by latency metric, noise of the memory difference, windows it rests on."""
+
+    noises: tuple[MetricNoise, ...]
+    memory_noise: tuple[float, float] | None
+    windows: int
+
+
+def fit_history(references: Mapping[str, Histogram | None], history: Sequence[Window], *, seconds: float | None = None) -> Fitted:
+    """Noise of every latency metric that has a reference, and of memory, from A/A windows (`canary` = one replica, `stable` = the others
+    or the other side of a staging comparison), oldest first. `seconds`: the length of the windows that will be judged.
+
+    Windows with a restart, a weight change or a load ratio out of balance are left out. ValueError when fewer than 40 are left or when they
+    are not as long as those to be judged: correlation is counted in windows.
+    """
+    used = [w for w in history if _comparable(w)]
+    if len(used) < LEAST_WINDOWS:
+        raise ValueError(f"{len(used)} comparable windows of {len(history)}; at least {LEAST_WINDOWS} are needed to fit the replica noise")
+    typical = median(w.seconds for w in used)
+    if seconds is not None and not 2 / 3 <= typical / seconds <= 3 / 2:
+        raise ValueError(f"windows of the history last {typical:g} s, those to be judged {seconds:g} s; record it with the same length")
+    noises = []
+    for metric, reference in references.items():
+        pairs = [(a, b) for w in used if (a := w.canary.histogram(metric)) and (b := w.stable.histogram(metric)) and a.total and b.total]
+        if reference is not None and reference.total and len(pairs) >= LEAST_WINDOWS:
+            noises.append(MetricNoise(metric, *fit_noise(reference, pairs)))
+    memory = fit_memory([_difference(w) for w in used])
+    return Fitted(tuple(noises), memory, len(used))
+
+
+def _comparable(window: Window) -> bool:
+    calm = not (window.weight_changed or window.stable.restarts or window.canary.restarts)
+    return calm and window.load_ratio is not None and BALANCED[0] <= window.load_ratio <= BALANCED[1]
+
+
+def _difference(window: Window) -> float | None:
+    ours, theirs = window.canary.memory_used, window.stable.memory_used
+    return None if ours is None or theirs is None else float(ours - theirs)

@@ -8,6 +8,7 @@ the unknown base rate has cancelled. Only numpy here; no idea of metrics, margin
 """
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -37,6 +38,15 @@ class Counts:
         self.n, self.m, self.k, self.bad = n, m, k, bad
         self.low = np.maximum(0, k - m)
         self.width = np.minimum(n, k) - self.low + 1
+
+    @classmethod
+    def joined(cls, parts: "Sequence[Counts]") -> "Counts":
+        """All rows of all parts, in order."""
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("n", "m", "k", "bad")))
+
+    def picked(self, rows: Ints) -> "Counts":
+        """The rows at these places."""
+        return Counts(self.n[rows], self.m[rows], self.k[rows], self.bad[rows])
 
     def log_likelihood(self, theta: Floats) -> Floats:
         """log P(A | n, m, k; exp(theta)) up to a constant of each row. theta: (rows, cells) -> (rows, cells).

@@ -2,29 +2,38 @@
 
 What may be concluded from a window depends on its load ratio: an idle replica looks fast, a crowded one slow. The rollback evidence is
 opened afresh at each traffic step; the promotion evidence is carried over all rungs.
+
+There is one path: `absorb` is `absorb_many` of one rollout.
 """
 
 import math
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
-from rollout.analysis.betting import PROBE_ODDS, SHARE_SHIFTS, probes_harmless, probes_slower, share_gain, timed_pairs
+from rollout.analysis.asks import Ask, Step, advance, answer
+from rollout.analysis.betting import PROBE_ODDS, SHARE_SHIFTS, probes_harmless, probes_over, probes_slower, share_gain
 from rollout.analysis.breaker import Breaker
 from rollout.analysis.config import JudgeConfig
 from rollout.analysis.design import BALANCED, SHARE_ALARM, Design, design_of, log_fail, share_log_odds
-from rollout.analysis.errors import ALTERNATIVES, Stratum, harmless_gain, worse_likelihood
+from rollout.analysis.errors import ALTERNATIVES, Stratum, harmless_gain, worse
 from rollout.analysis.hypergeometric import Floats
 from rollout.analysis.latency import FAIL_STEPS, LatencyTest
 from rollout.analysis.noise import Bank, Noise
-from rollout.analysis.samples import ArmWindow, Histogram, Status, Window
-from rollout.analysis.state import Crossing, JudgeState, Tally
+from rollout.analysis.quality import FRACTIONS, bets_against, quality_kept, quality_lost
+from rollout.analysis.samples import Window
+from rollout.analysis.slope import SLOPES, Trend
+from rollout.analysis.state import Crossing, JudgeState
+from rollout.analysis.tally import counted, own_errors, own_only
 
 _QUIET = Noise()
+_HOUR = 3600.0
 
 
 def new_state(config: JudgeConfig) -> JudgeState:
     """A judge that has seen nothing. Each attempt at a rollout begins with one."""
-    banks = {"pass/errors": Bank.fresh(1, len(ALTERNATIVES), _QUIET), "pass/probes": Bank.fresh(1, len(PROBE_ODDS), _QUIET)}
-    banks["share"] = Bank.fresh(1, len(SHARE_SHIFTS), _QUIET)
+    banks = {"pass/errors": _fresh(len(ALTERNATIVES)), "pass/probes": _fresh(len(PROBE_ODDS)), "share": _fresh(len(SHARE_SHIFTS))}
+    if config.quality:
+        banks["pass/quality"] = _fresh(len(FRACTIONS))
     design = design_of(config)
     for test in design.latency:
         banks[f"pass/{test.metric}"] = test.fresh_pass()
@@ -35,152 +44,206 @@ def new_state(config: JudgeConfig) -> JudgeState:
 
 def absorb(config: JudgeConfig, state: JudgeState, window: Window) -> JudgeState:
     """The state after one more window. A window whose id is not newer than the last one changes nothing."""
-    if window.id <= state.last_id:
-        return state
+    return absorb_many([config], [state], [window])[0]
+
+
+def absorb_many(configs: Sequence[JudgeConfig], states: Sequence[JudgeState], windows: Sequence[Window]) -> list[JudgeState]:
+    """`absorb` for many rollouts at once, each with its own config, state and window: the same steps, their arithmetic done together."""
+    looks = [_look(*one) for one in zip(configs, states, windows, strict=True)]
+    tables = answer([ask for look in looks for ask in look.asks])
+    steps, start = [], 0
+    for look in looks:
+        mine = tables[start : start + len(look.asks)]
+        start += len(look.asks)
+        steps += [Step(look.banks[name], None if place is None else mine[place], noise) for name, place, noise in look.moves]
+    moved = iter(advance(steps))
+    for look in looks:
+        for name, _, _ in look.moves:
+            look.banks[name] = next(moved)
+    return [_settled(look) for look in looks]
+
+
+@dataclass
+class _Look:
+    """One window on its way into the evidence: what it asks, and which bank moves on with which answer."""
+
+    design: Design
+    state: JudgeState
+    window: Window
+    banks: dict[str, Bank]
+    usable: bool = False
+    live: bool = False
+    asks: list[Ask] = field(default_factory=list)
+    moves: list[tuple[str, int | None, Noise]] = field(default_factory=list)
+
+    @property
+    def config(self) -> JudgeConfig:
+        return self.design.config
+
+    @property
+    def starts(self) -> int:
+        return len(self.state.starts)
+
+    @property
+    def used_before(self) -> bool:
+        return self.window.id <= self.state.last_id
+
+    def want(self, name: str, ask: Ask | int | None, noise: Noise) -> int | None:
+        """`ask`: a new table, the place of one already asked for, or None = nothing was seen. Returns the table's place."""
+        if isinstance(ask, Ask):
+            self.asks.append(ask)
+            ask = len(self.asks) - 1
+        self.moves.append((name, ask, noise))
+        return ask
+
+
+def _look(config: JudgeConfig, state: JudgeState, window: Window) -> _Look:
     design = design_of(config)
+    if window.id <= state.last_id:
+        return _Look(design, state, window, {})
     state = _opened(design, state, window)
     usable = not (window.weight_changed or window.stable.restarts or window.canary.restarts)
     live = usable and window.load_ratio is not None and window.stable.status == window.canary.status == "OK"
-    banks = dict(state.banks)
-    if not _probes_only(window):
+    look = _Look(design, state, window, dict(state.banks), usable, live)
+    if not own_only(window):
         for test in design.latency:
-            _latency(banks, state.starts, test, window, live, test is design.primary)
-    _errors(config, banks, state, window, live)
-    _probes(config, banks, state.starts, window)
-    if usable and window.share_counts and window.expected_share is not None:
+            _latency(look, test)
+    _errors(look)
+    return look
+
+
+def _settled(look: _Look) -> JudgeState:
+    """The state with everything in it; latency and error odds stand in the look's banks already."""
+    state, window, banks = look.state, look.window, look.banks
+    if look.used_before:
+        return state
+    _probes(look)
+    _quality(look)
+    trend = _memory(look)
+    if look.usable and window.share_counts and window.expected_share is not None:
         banks["share"] = _bet(banks["share"], share_gain(*window.share_counts, window.expected_share))
     state = replace(
         state,
         last_id=window.id,
         elapsed=state.elapsed + window.seconds,
         banks=banks,
-        tally=_counted(design, state.tally, window, usable, live),
-        breaker=_breaker(config, state, window, usable),
+        trend=trend,
+        tally=counted(look.design, state.tally, window, look.usable, look.live),
+        breaker=_breaker(look.config, state, window, look.usable),
     )
-    return _crossed(design, state)
+    return _crossed(look.design, state)
 
 
 def _opened(design: Design, state: JudgeState, window: Window) -> JudgeState:
     """On a rung not seen before: a fresh copy of the rollback evidence (while there are restarts left) and of the share test."""
     if state.rung is not None and window.rung <= state.rung:
         return state
-    banks = dict(state.banks)
-    banks["share"] = Bank.fresh(1, len(SHARE_SHIFTS), _QUIET)
-    starts = state.starts
-    if len(starts) < design.config.rungs:
+    config, banks = design.config, dict(state.banks)
+    banks["share"] = _fresh(len(SHARE_SHIFTS))
+    starts, trend = state.starts, state.trend
+    if len(starts) < config.rungs:
         s = len(starts)
         for test in design.latency:
             banks[f"fail/{test.metric}/edges/{s}"], banks[f"fail/{test.metric}/ordinal/{s}"] = test.fresh_fail()
-        banks[f"fail/errors/{s}"] = Bank.fresh(1, len(FAIL_STEPS) - 1, _QUIET)
-        banks[f"fail/probes/{s}"] = Bank.fresh(1, len(PROBE_ODDS), _QUIET)
-        starts = (*starts, window.rung)
+        banks[f"fail/errors/{s}"] = _fresh(len(FAIL_STEPS) - 1)
+        banks[f"fail/probes/{s}"] = _fresh(len(PROBE_ODDS))
+        if config.probe_slo:
+            banks[f"fail/probes/slo/{s}"] = _fresh(len(PROBE_ODDS))
+        if config.quality:
+            banks[f"fail/quality/{s}"] = _fresh(bets_against(config.tolerated("quality"), binary=config.quality == "binary"))
+        if config.memory_noise:
+            banks[f"fail/memory/{s}"] = _fresh(len(SLOPES))
+        starts, trend = (*starts, window.rung), Trend()
     tally = replace(state.tally, share_canary=0, share_total=0)
-    return replace(state, rung=window.rung, starts=starts, banks=banks, tally=tally)
+    return replace(state, rung=window.rung, starts=starts, banks=banks, trend=trend, tally=tally)
 
 
-def _latency(banks: dict[str, Bank], starts: tuple[int, ...], test: LatencyTest, window: Window, live: bool, primary: bool) -> None:
-    ours, theirs = _histogram(window.canary, test.metric), _histogram(window.stable, test.metric)
+def _latency(look: _Look, test: LatencyTest) -> None:
+    window = look.window
+    ours, theirs = window.canary.histogram(test.metric), window.stable.histogram(test.metric)
     ratio = window.load_ratio or 0.0
-    both = (ours, theirs) if live and ours and theirs else None
+    both = (ours, theirs) if look.live and ours and theirs else None
     failing = both if ratio <= BALANCED[1] else None
     passing = both if ratio >= BALANCED[0] else None
-    thresholds = test.thresholds(*failing) if failing else None
-    ordinal = test.ordinal(*failing) if failing else None
-    for s in range(len(starts)):
-        edges, profile = f"fail/{test.metric}/edges/{s}", f"fail/{test.metric}/ordinal/{s}"
-        banks[edges] = banks[edges].step(thresholds, test.noise)
-        banks[profile] = banks[profile].step(ordinal, test.noise)
-    banks[f"pass/{test.metric}"] = banks[f"pass/{test.metric}"].step(test.harmless(*passing) if passing else None, test.noise)
-    if primary:
+    edges: Ask | int | None = test.thresholds(*failing) if failing else None
+    profile: Ask | int | None = test.ordinal(*failing) if failing else None
+    for s in range(look.starts):
+        edges = look.want(f"fail/{test.metric}/edges/{s}", edges, test.noise)
+        profile = look.want(f"fail/{test.metric}/ordinal/{s}", profile, test.noise)
+    look.want(f"pass/{test.metric}", test.harmless(*passing) if passing else None, test.noise)
+    if test is look.design.primary:
         effect = test.effect(*both) if both else None
-        banks["effect/low"] = banks["effect/low"].step(effect if failing else None, test.noise)
-        banks["effect/high"] = banks["effect/high"].step(effect if passing else None, test.noise)
+        low = look.want("effect/low", effect if failing else None, test.noise)
+        look.want("effect/high", (effect if low is None else low) if passing else None, test.noise)
 
 
-def _errors(config: JudgeConfig, banks: dict[str, Bank], state: JudgeState, window: Window, live: bool) -> None:
+def _errors(look: _Look) -> None:
+    config, window, banks = look.config, look.window, look.banks
     served: Stratum = (window.canary.requests, window.stable.requests, window.canary.errors, window.stable.errors)
-    probed: Stratum = (len(window.pairs), len(window.pairs), *_pair_errors(window))
-    strata = [s for s, there in ((served, live), (probed, bool(window.pairs))) if there]
+    own = len(window.pairs) + len(window.quality)
+    probed: Stratum = (own, own, *own_errors(window))
+    strata = [s for s, there in ((served, look.live), (probed, own > 0)) if there]
     if not strata:
         return
-    likelihood = worse_likelihood(strata, config.tolerated_error_odds)
-    for s in range(len(state.starts)):
-        banks[f"fail/errors/{s}"] = banks[f"fail/errors/{s}"].step(likelihood, _QUIET)
-    t = state.tally
+    ask: Ask | int | None = worse(strata, config.tolerated("errors"))
+    for s in range(look.starts):
+        ask = look.want(f"fail/errors/{s}", ask, _QUIET)
+    t = look.state.tally
     seen = (
         t.errors_canary + t.errors_stable + t.pair_errors_canary + t.pair_errors_stable,
-        t.live_canary + t.live_stable + 2 * t.pairs,
+        t.live_canary + t.live_stable + 2 * (t.pairs + t.quality_pairs),
     )
     if config.mode == "rich" and config.live:
-        strata = [served] if live else []
+        strata = [served] if look.live else []
     for stratum in strata:
-        banks["pass/errors"] = _bet(banks["pass/errors"], harmless_gain(stratum, seen, config.unacceptable_errors))
+        banks["pass/errors"] = _bet(banks["pass/errors"], harmless_gain(stratum, seen, config.unacceptable("errors")))
 
 
-def _probes(config: JudgeConfig, banks: dict[str, Bank], starts: tuple[int, ...], window: Window) -> None:
+def _probes(look: _Look) -> None:
+    config, window, banks = look.config, look.window, look.banks
     if not window.pairs:
         return
-    slower = probes_slower(window.pairs, config.tolerated_latency)
-    for s in range(len(starts)):
+    slower = probes_slower(window.pairs, config.tolerated("probes"))
+    for s in range(look.starts):
         banks[f"fail/probes/{s}"] = _bet(banks[f"fail/probes/{s}"], slower)
-    banks["pass/probes"] = _bet(banks["pass/probes"], probes_harmless(window.pairs, config.unacceptable_latency))
+        if config.probe_slo:
+            banks[f"fail/probes/slo/{s}"] = _bet(banks[f"fail/probes/slo/{s}"], probes_over(window.pairs, config.probe_slo))
+    banks["pass/probes"] = _bet(banks["pass/probes"], probes_harmless(window.pairs, config.unacceptable("probes")))
+
+
+def _quality(look: _Look) -> None:
+    config, window, banks = look.config, look.window, look.banks
+    if not window.quality or not config.quality:
+        return
+    lost = quality_lost(window.quality, config.tolerated("quality"), binary=config.quality == "binary")
+    for s in range(look.starts):
+        banks[f"fail/quality/{s}"] = _bet(banks[f"fail/quality/{s}"], lost)
+    banks["pass/quality"] = _bet(banks["pass/quality"], quality_kept(window.quality, config.unacceptable("quality")))
+
+
+def _memory(look: _Look) -> Trend:
+    """The slope of this rung alone: another share is another level. A crowded canary needs more, so it is not blamed."""
+    config, state, window = look.config, look.state, look.window
+    if config.memory_noise is None or own_only(window) or state.starts[-1] != window.rung:
+        return state.trend
+    ours, theirs = window.canary.memory_used, window.stable.memory_used
+    if ours is None or theirs is None or not look.usable or window.load_ratio is None or window.load_ratio > BALANCED[1]:
+        return state.trend.skipped()
+    trend = state.trend.observed((state.elapsed + window.seconds) / _HOUR, float(ours - theirs), *config.memory_noise)
+    name = f"fail/memory/{len(state.starts) - 1}"
+    look.banks[name] = Bank(trend.evidence(config.tolerated("memory"))[None, :], look.banks[name].law)
+    return trend
 
 
 def _breaker(config: JudgeConfig, state: JudgeState, window: Window, usable: bool) -> Breaker:
     breaker = state.breaker.restarted(window.canary.restarts, state.elapsed + window.seconds)
     if usable or not (window.stable.restarts or window.canary.restarts):
-        a, b = _pair_errors(window)
-        pairs = len(window.pairs)
+        a, b = own_errors(window)
+        own = len(window.pairs) + len(window.quality)
         breaker = breaker.requests(
-            (window.canary.requests + pairs, window.canary.errors + a), (window.stable.requests + pairs, window.stable.errors + b)
+            (window.canary.requests + own, window.canary.errors + a), (window.stable.requests + own, window.stable.errors + b)
         )
     return breaker.judged(window.memory_available, config.memory_floor)
-
-
-def _counted(design: Design, tally: Tally, window: Window, usable: bool, live: bool) -> Tally:
-    a, b = _pair_errors(window)
-    balanced = live and (window.load_ratio or 0.0) >= BALANCED[0]
-    canary, total = window.share_counts if window.share_counts and usable else (0, 0)
-    canary_status, stable_status = _status(design, window.canary), _status(design, window.stable)
-    blind = canary_status != "OK" or stable_status != "OK"
-    looked = usable and not _probes_only(window)
-    return replace(
-        tally,
-        windows=tally.windows + 1,
-        dropped=tally.dropped + (not usable),
-        live_canary=tally.live_canary + live * window.canary.requests,
-        live_stable=tally.live_stable + live * window.stable.requests,
-        errors_canary=tally.errors_canary + live * window.canary.errors,
-        errors_stable=tally.errors_stable + live * window.stable.errors,
-        balanced_windows=tally.balanced_windows + balanced,
-        live_windows=tally.live_windows + live,
-        live_seconds=tally.live_seconds + live * window.seconds,
-        pairs=tally.pairs + len(window.pairs),
-        timed_pairs=tally.timed_pairs + timed_pairs(window.pairs),
-        pair_errors_canary=tally.pair_errors_canary + a,
-        pair_errors_stable=tally.pair_errors_stable + b,
-        restarts_canary=tally.restarts_canary + window.canary.restarts,
-        restarts_stable=tally.restarts_stable + window.stable.restarts,
-        share_canary=tally.share_canary + canary,
-        share_total=tally.share_total + total,
-        share_expected=tally.share_expected if window.expected_share is None else window.expected_share,
-        canary_status=canary_status if looked else tally.canary_status,
-        stable_status=stable_status if looked else tally.stable_status,
-        blind=(tally.blind + 1 if blind else 0) if looked else tally.blind,
-        idle=0 if live or window.pairs else tally.idle + looked,
-        load_ratio=window.load_ratio if looked else tally.load_ratio,
-    )
-
-
-def _probes_only(window: Window) -> bool:
-    """A window that carries a batch of probe pairs and did not look at the engines."""
-    return bool(window.pairs) and window.load_ratio is None and not (window.canary.requests or window.stable.requests)
-
-
-def _status(design: Design, arm: ArmWindow) -> Status:
-    """The arm's status, NO_METRIC included where requests were counted but a latency we judge was not exposed."""
-    hidden = any(_histogram(arm, test.metric) is None for test in design.latency)
-    return "NO_METRIC" if arm.status == "OK" and hidden else arm.status
 
 
 def _crossed(design: Design, state: JudgeState) -> JudgeState:
@@ -194,13 +257,9 @@ def _crossed(design: Design, state: JudgeState) -> JudgeState:
     return replace(state, crossing=Crossing(state.last_id, total, tuple(m for m, log in parts.items() if log >= need)))
 
 
+def _fresh(bets: int) -> Bank:
+    return Bank.fresh(1, bets, _QUIET)
+
+
 def _bet(bank: Bank, gain: Floats) -> Bank:
     return Bank(bank.log + gain, bank.law)
-
-
-def _pair_errors(window: Window) -> tuple[int, int]:
-    return sum(not p.canary_ok for p in window.pairs), sum(not p.stable_ok for p in window.pairs)
-
-
-def _histogram(arm: ArmWindow, metric: str) -> Histogram | None:
-    return arm.ttft if metric == "ttft" else arm.e2e

@@ -9,7 +9,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from rollout.analysis.hypergeometric import Counts, Floats
+from rollout.analysis.asks import Ask
+from rollout.analysis.hypergeometric import Counts, Floats, Ints
 from rollout.analysis.noise import Bank, Noise, log_mean
 from rollout.analysis.reference import TAIL_RANGE, THRESHOLD_RANGE, Reference
 from rollout.analysis.samples import Histogram, common_edges
@@ -28,12 +29,12 @@ class LatencyTest:
     def __init__(self, metric: str, reference: Reference, tolerated: float, unacceptable: float, tail_odds: float | None, noise: Noise):
         self.metric, self.reference, self.tolerated, self.noise = metric, reference, tolerated, noise
         self.edges = reference.edges_within(*THRESHOLD_RANGE)
-        self._fail = _column([reference.shift(e, tolerated) for e in self.edges]) + FAIL_STEPS
+        self._fail = _column([reference.shift(e, tolerated) for e in self.edges])
         self.body = reference.body_edges(unacceptable)
         self.tail = tuple(e for e in reference.edges_within(*TAIL_RANGE) if e not in self.body) if tail_odds else ()
         margins = [reference.shift_to_prove(e, unacceptable) for e in self.body] + [float(np.log(tail_odds or 1.0))] * len(self.tail)
         self.pass_margins = tuple(margins)
-        self._pass = _column(margins) + PASS_STEPS
+        self._pass = _column(margins)
         self.headlines = self._headlines()
         self.fits_ordinal = len(reference.ordinal_edges()) > 1
 
@@ -49,21 +50,20 @@ class LatencyTest:
         """A bank that follows the whole grid of odds ratios at each headline edge."""
         return Bank.fresh(len(self.headlines), len(INTERVAL_GRID) - 1, self.noise)
 
-    def thresholds(self, canary: Histogram, stable: Histogram) -> Floats:
-        """Log likelihood of the FAIL side: (edges, 1 + alternatives, grid of u)."""
-        return self._likelihood(_above(self.edges, canary, stable), self._fail)
+    def thresholds(self, canary: Histogram, stable: Histogram) -> Ask:
+        """The likelihood of the FAIL side: (edges, 1 + alternatives, grid of u)."""
+        return self._stepped(_above(self.edges, canary, stable), self._fail, FAIL_STEPS)
 
-    def harmless(self, canary: Histogram, stable: Histogram) -> Floats:
-        """Log likelihood of the PASS side: (body + tail edges, 1 + alternatives, grid of u)."""
-        return self._likelihood(_above(self.body + self.tail, canary, stable), self._pass)
+    def harmless(self, canary: Histogram, stable: Histogram) -> Ask:
+        """The likelihood of the PASS side: (body + tail edges, 1 + alternatives, grid of u)."""
+        return self._stepped(_above(self.body + self.tail, canary, stable), self._pass, PASS_STEPS)
 
-    def effect(self, canary: Histogram, stable: Histogram) -> Floats:
-        """Log likelihood along `INTERVAL_GRID` at the headline edges."""
-        theta = np.broadcast_to(INTERVAL_GRID, (len(self.headlines), len(INTERVAL_GRID)))
-        return self._likelihood(_above(self.headlines, canary, stable), theta)
+    def effect(self, canary: Histogram, stable: Histogram) -> Ask:
+        """The likelihood along `INTERVAL_GRID` at the headline edges."""
+        return self._stepped(_above(self.headlines, canary, stable), np.zeros((len(self.headlines), 1)), INTERVAL_GRID)
 
-    def ordinal(self, canary: Histogram, stable: Histogram) -> Floats | None:
-        """Log likelihood of the whole bucket profile (1, 1 + alternatives, grid), or None when fewer than two edges are shared.
+    def ordinal(self, canary: Histogram, stable: Histogram) -> Ask | None:
+        """The likelihood of the whole bucket profile (1, 1 + alternatives, grid), or None when fewer than two edges are shared.
 
         Given how many requests are in bucket b or below, those in bucket b are noncentral hypergeometric; the factors telescope.
         """
@@ -73,8 +73,9 @@ class LatencyTest:
             return None
         ours, theirs = (np.cumsum(h.rebin(edges).counts) for h in (canary, stable))
         counts = Counts(ours[1:], theirs[1:], np.diff(ours) + np.diff(theirs), np.diff(ours))
-        rows = self._likelihood(counts, _ordinal_odds(self.reference, edges, self.tolerated))
-        return np.asarray(rows.sum(axis=0, keepdims=True))
+        odds, u = _ordinal_odds(self.reference, edges, self.tolerated), self.noise.grid
+        spread = np.arange(odds.shape[1] * len(u)).reshape(odds.shape[1], len(u))
+        return Ask(counts, (odds[:, :, None] + u).reshape(len(odds), -1), spread, multiplied=True)
 
     def log_fail(self, thresholds: Bank, ordinal: Bank) -> float:
         """log E of "slower than tolerated": the average of both parts (0 while a part has no edges)."""
@@ -92,13 +93,10 @@ class LatencyTest:
         near = [min(self.edges, key=lambda e: abs(self.reference.logit(e) - centre)) for centre in _HEADLINE_LOGITS if self.edges]
         return tuple(dict.fromkeys(near))
 
-    def _likelihood(self, counts: Counts, theta: Floats) -> Floats:
-        u = self.noise.grid
-        rows, cells = theta.shape
-        if not rows:
-            return np.zeros((0, cells, len(u)))
-        flat = (theta[:, :, None] + u).reshape(rows, -1)
-        return counts.log_likelihood(flat).reshape(rows, cells, len(u))
+    def _stepped(self, counts: Counts, base: Floats, steps: Floats) -> Ask:
+        """An ask at base + step + u. `base`: (rows, 1)."""
+        points, spread = _lattice(tuple(steps), self.noise)
+        return Ask(counts, base + points, spread)
 
 
 def log_odds_interval(low: Bank, high: Bank, row: int, confidence: float) -> tuple[float | None, float | None]:
@@ -133,6 +131,14 @@ def _crossing(nulls: Floats, evidence: Floats, need: float) -> float | None:
         return float(nulls[0])
     part = (need - evidence[i - 1]) / (evidence[i] - evidence[i - 1])
     return float(nulls[i - 1] + part * (nulls[i] - nulls[i - 1]))
+
+
+@lru_cache(maxsize=64)
+def _lattice(steps: tuple[float, ...], noise: Noise) -> tuple[Floats, Ints]:
+    """The distinct values of step + u, and where each (step, u) stands among them: steps and grid lie on the same tenths."""
+    tenths = np.rint((np.array(steps)[:, None] + noise.grid) * 10).astype(np.int64)
+    points, spread = np.unique(tenths, return_inverse=True)
+    return points / 10.0, spread.reshape(tenths.shape)
 
 
 def _column(values: list[float]) -> Floats:

@@ -7,6 +7,7 @@ v = 0 is the same code on a grid of one point.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -78,16 +79,7 @@ class Bank:
 
     def step(self, likelihood: Floats | None, noise: Noise) -> "Bank":
         """One window on. `likelihood`: (rows, 1 + alternatives, grid) in logs, up to a constant of each row; None = nothing was seen."""
-        _, move = chain(noise)
-        law = self.law.astype(np.float64)
-        moved = (law / law.sum(axis=2, keepdims=True)) @ move
-        if likelihood is None:
-            return Bank(self.log, moved.astype(np.float16))
-        top = likelihood.max(axis=2, keepdims=True)
-        joint = moved * np.exp(likelihood - top)
-        mass = joint.sum(axis=2)
-        gain = np.log(mass) + top[:, :, 0]
-        return Bank(self.log + gain[:, 1:] - gain[:, :1], (joint / mass[:, :, None]).astype(np.float16))
+        return step_all([self], [likelihood], noise)[0]
 
     def log_mixture(self) -> Floats:
         """log of the average over alternatives, one e-process a row: shape (rows,)."""
@@ -99,3 +91,27 @@ def log_mean(logs: Floats) -> float:
     """log of the average of e-values given in logs."""
     top = float(logs.max())
     return top + math.log(float(np.exp(logs - top).mean()))
+
+
+def step_all(banks: Sequence[Bank], likelihoods: Sequence[Floats | None], noise: Noise) -> list[Bank]:
+    """Banks with the same number of hypotheses under the same noise, each one window on; the likelihoods are given for all or for none."""
+    given = [one for one in likelihoods if one is not None]
+    if noise.v == 0:
+        if not given:
+            return list(banks)
+        return [Bank(bank.log + (one[:, 1:, 0] - one[:, :1, 0]), bank.law) for bank, one in zip(banks, given, strict=True)]
+    _, move = chain(noise)
+    law = np.concatenate([bank.law for bank in banks]).astype(np.float64)
+    law /= law.sum(axis=2, keepdims=True)
+    moved = (law.reshape(-1, len(move)) @ move).reshape(law.shape)
+    ends = np.cumsum([len(bank.law) for bank in banks])[:-1]
+    if not given:
+        return [Bank(bank.log, part) for bank, part in zip(banks, np.split(moved.astype(np.float16), ends), strict=True)]
+    likelihood = np.concatenate(given)
+    top = likelihood.max(axis=2, keepdims=True)
+    moved *= np.exp(likelihood - top)
+    mass = moved.sum(axis=2)
+    gain = np.log(mass) + top[:, :, 0]
+    moved /= mass[:, :, None]
+    laws, gains = np.split(moved.astype(np.float16), ends), np.split(gain[:, 1:] - gain[:, :1], ends)
+    return [Bank(bank.log + more, part) for bank, more, part in zip(banks, gains, laws, strict=True)]

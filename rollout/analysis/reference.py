@@ -109,7 +109,7 @@ def _reverse_hazard(reference: Reference, edges: tuple[float, ...], slowdown: fl
     return np.asarray(np.log(inside) - np.log(below[:-1]))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=1024)
 def reference_of(histogram: Histogram) -> Reference:
     """The reference of a histogram, built once: every window asks again."""
     return Reference(histogram)

@@ -121,7 +121,8 @@ class Window:
     `rung`: index of the ladder's rung, rising; the judge opens a fresh copy of its evidence at each new one.
     `load_ratio`: (canary share / ready canary replicas) over the same of stable; None = no live comparison (dark, or 100 %).
     `expected_share`, `share_counts` (canary, total): for the share test. `weight_changed`: the split moved inside this window.
-    A window with pairs or quality, no requests and no load ratio is a batch of our own requests: it says nothing about live traffic, not even its absence.
+    A window with pairs or quality, no requests and no load ratio is a batch of our own requests: it says nothing about live traffic, not
+    even its absence.
     `memory_available`: bytes of MemAvailable on the canary's node; None = unknown. `pairs` must come from probes at matched concurrency.
     `quality`: replayed prompts, each prompt once in a rollout and in an order that chance decided.
     """

@@ -14,15 +14,19 @@ import numpy as np
 
 from rollout.analysis.breaker import Breaker
 from rollout.analysis.noise import Bank
+from rollout.analysis.slope import Trend
 
-_VERSION = 1
+_VERSION = 2
+_READABLE = (1, 2)
+"""1 knew no quality, no memory slope and no time per token; its config does not ask for them either"""
 
 
 @dataclass(frozen=True)
 class Tally:
     """Plain counts for the words of a verdict. `live_*`: requests of windows that were compared; `balanced_windows`: those in which
     latency may pass. `*_status`: the newest; `blind`: windows in a row in which one of them was not OK; `idle`: windows in a row without
-    anything to compare, probes included. `share_*`: requests on this rung.
+    anything to compare, probes included. `share_*`: requests on this rung. `pair_errors_*`: of probes and replayed prompts; `score_*`: sums
+    over the replayed prompts that both arms answered (`scored_pairs`).
     """
 
     windows: int = 0
@@ -48,6 +52,10 @@ class Tally:
     blind: int = 0
     idle: int = 0
     load_ratio: float | None = None
+    quality_pairs: int = 0
+    scored_pairs: int = 0
+    score_canary: float = 0.0
+    score_stable: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -71,6 +79,7 @@ class JudgeState:
     tally: Tally = field(default_factory=Tally)
     breaker: Breaker = field(default_factory=Breaker)
     crossing: Crossing | None = None
+    trend: Trend = field(default_factory=Trend)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; floats survive to the last bit."""
@@ -84,12 +93,13 @@ class JudgeState:
             "tally": asdict(self.tally),
             "breaker": asdict(self.breaker),
             "crossing": asdict(self.crossing) if self.crossing else None,
+            "trend": asdict(self.trend),
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "JudgeState":
         """The inverse of `to_json`. ValueError when a newer release wrote it: guessing at evidence would break the bound."""
-        if data["version"] != _VERSION:
+        if data["version"] not in _READABLE:
             raise ValueError(f"judge state of version {data['version']}, this release reads {_VERSION}")
         breaker, crossing = data["breaker"], data["crossing"]
         rings = {key: tuple((a, b) for a, b in breaker[key]) for key in ("canary", "stable", "restarts")}
@@ -102,6 +112,7 @@ class JudgeState:
             tally=Tally(**data["tally"]),
             breaker=Breaker(**rings, tripped=breaker["tripped"]),
             crossing=Crossing(crossing["window"], crossing["log_evidence"], tuple(crossing["culprits"])) if crossing else None,
+            trend=Trend(**data.get("trend", {})),
         )
 
 

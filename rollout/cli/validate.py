@@ -13,6 +13,9 @@ from rollout.errors import ExitCode, PlanError
 
 Plan = Annotated[str, typer.Argument(metavar="PLAN", help="The plan file (YAML).")]
 
+SET = {"evidence": {"quality": {"prompts"}}}
+"""what is read from another file is not printed"""
+
 
 @verb(examples=("rollout validate plan.yaml", "rollout validate plan.yaml --json"), exits=(ExitCode.DONE, ExitCode.REFUSED))
 def validate(plan: Plan, json: options.Json = False) -> int:
@@ -31,11 +34,13 @@ def validate(plan: Plan, json: options.Json = False) -> int:
         output.as_json({"valid": False, "message": error.message, "findings": found})
         return int(error.exit_code)
     if json:
-        output.as_json({"valid": True, "digest": loaded.digest, "plan": loaded.plan.model_dump(mode="json", by_alias=True)})
+        output.as_json({"valid": True, "digest": loaded.digest, "plan": loaded.plan.model_dump(mode="json", by_alias=True, exclude=SET)})
     else:
         said = loaded.plan
         many = f"{len(said.stable)} target{'s' if len(said.stable) > 1 else ''}"
-        output.result(f"{plan}: valid; changes {said.change.unit} of {many} on route {said.route.name}")
+        quality = said.evidence.quality
+        replay = f"; replays {len(quality.prompts)} prompts of {quality.file}" if quality else ""
+        output.result(f"{plan}: valid; changes {said.change.unit} of {many} on route {said.route.name}{replay}")
     return int(ExitCode.DONE)
 
 

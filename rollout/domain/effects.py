@@ -23,6 +23,7 @@ Measurements (carried out by a `Measurer`; results are facts, nothing is configu
   warm_up            {model, prompts, n, max_tokens}
   verify_share       {model, deployment, old, new, limit}           own requests with fresh ids; likelihood ratio 1000:1
   probe_pairs        {stable, canary, n, prompts, max_tokens, seq}  paired requests, one in flight a side
+  replay_pairs       {stable, canary, n, max_tokens, seq}           paired prompts of a set (in `unkept`), answers compared with it
   probe_key          {model}                                        may the inference key use that route? asked before the claim
   stage_cell         {model, worker, prompt_tokens, concurrency, requests, output_tokens}
 """
@@ -32,7 +33,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from rollout.domain.world import World, named
 
@@ -51,6 +52,8 @@ class Effect(BaseModel):
     """one sentence for the journal and the screen"""
     fact: str | None = None
     """key under which the receipt is kept in the state"""
+    unkept: dict[str, Json] = Field(default_factory=dict, exclude=True, repr=False)
+    """more arguments, of a measurement: handed over and kept nowhere, neither in the journal nor in the state"""
 
     @property
     def writes(self) -> bool:
@@ -128,7 +131,7 @@ WRITES: dict[str, Callable[[Mapping[str, Json], World], bool]] = {
 LINGERING = frozenset({"mark_route", "create_deployment", "create_probe_route", "join", "set_weight", "twin", "leave", "scale", "reweigh"})
 """writes that would undo an undo when they land after it: a server carries out what it accepted, also when nobody waits any more"""
 
-MEASURES = frozenset({"probe", "warm_up", "verify_share", "probe_pairs", "probe_key", "stage_cell"})
+MEASURES = frozenset({"probe", "warm_up", "verify_share", "probe_pairs", "replay_pairs", "probe_key", "stage_cell"})
 
 
 def satisfied(effect: Effect, world: World) -> bool:

@@ -134,7 +134,9 @@ class Engine:
         self.checkpoint("intent")
         carrier = self.backend if self.backend.knows(effect.verb) else self.measurer
         try:
-            receipt = await self._unless_told(carrier.perform(effect.verb, effect.args), GRACE if effect.writes else 0.0)
+            receipt = await self._unless_told(
+                carrier.perform(effect.verb, {**effect.args, **effect.unkept}), GRACE if effect.writes else 0.0
+            )
         except Refused as error:
             return self._refused(state, effect, error)
         except ServerError as error:

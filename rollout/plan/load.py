@@ -1,4 +1,7 @@
-"""A plan file -> a frozen plan, or every reason why not. Reads one file or standard input; writes nothing, asks no server."""
+"""A plan file -> a frozen plan, or every reason why not. Reads one file or standard input, and what the plan names beside it.
+
+Writes nothing, asks no server.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from rollout.errors import PlanError
 from rollout.plan.explain import add_findings
 from rollout.plan.finding import Finding, Path, key_of
 from rollout.plan.hidden import below_reference, is_secret, keys_in, secret_places
+from rollout.plan.inline import inlined, refuse_inlined
 from rollout.plan.model import Plan
 from rollout.plan.reading import beginning
 from rollout.plan.source import MAX_FINDINGS, Source, read_source
@@ -39,12 +43,15 @@ def load_plan(path: str | FilePath) -> LoadedPlan:
     """The plan in a file; `-` reads standard input. Raises PlanError (exit code 3) with all findings, ordered by line."""
     name = STDIN if str(path) == "-" else str(path)
     text = _text(_read(path, name), name)
-    plan = parse_plan(text, name)
+    plan = parse_plan(text, name, FilePath() if name == STDIN else FilePath(path).parent)
     return LoadedPlan(plan, text, name, plan_digest(plan))
 
 
-def parse_plan(text: str, file: str = "plan") -> Plan:
-    """The plan in `text`; `file` is its name in messages. Raises PlanError with all findings, ordered by line."""
+def parse_plan(text: str, file: str = "plan", folder: FilePath | None = None) -> Plan:
+    """The plan in `text`; `file` is its name in messages. Raises PlanError with all findings, ordered by line.
+
+    Files that the plan names are read as seen from `folder` (the current one when None) and are part of the plan from then on.
+    """
     if len(text) > MAX_BYTES or len(text.encode("utf-8", "replace")) > MAX_BYTES:
         raise _one(file, f"a plan of at most {MAX_BYTES >> 20} MiB", "a larger one", "is this the right file?")
     bad = bad_characters(text)
@@ -54,7 +61,10 @@ def parse_plan(text: str, file: str = "plan") -> Plan:
     plan = None
     if source.complete:
         _secrets(source)
+        refuse_inlined(source)
         plan = _validate(source)
+        if plan is not None and not source.findings:
+            plan = inlined(plan, source, FilePath() if folder is None else folder)
         _remarks(source, text)
     if plan is None or source.findings:
         raise _failed(file, source.findings)
@@ -171,7 +181,7 @@ def _one(name: str, expected: str, found: str, hint: str = "") -> PlanError:
 
 
 def _failed(name: str, findings: list[Finding]) -> PlanError:
-    ordered = sorted(dict.fromkeys(findings), key=lambda f: (f.line, f.column))
+    ordered = sorted(dict.fromkeys(findings), key=lambda f: (f.file != name, f.line, f.column))
     shown, more = ordered[:MAX_FINDINGS], len(ordered) - MAX_FINDINGS
     count = f"{len(ordered)} finding" + ("s" if len(ordered) != 1 else "")
     why = f"the first {MAX_FINDINGS} are shown, {more} more follow" if more > 0 else "each finding names its place"

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic.json_schema import SkipJsonSchema
 
 from rollout.plan import checks
 from rollout.plan.fields import Unit as Unit
@@ -22,6 +23,8 @@ Whole = Annotated[int, Field(strict=True)]
 Count = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
 Number = Annotated[float, Field(strict=True)]
 Share = Annotated[float, Field(strict=True, gt=0, le=100)]
+INLINED = {"inlined": True}
+"""marks a field that is read from another file: no key of the plan's own file"""
 
 
 class Part(BaseModel):
@@ -118,6 +121,38 @@ class Probes(Part):
     warm_up: Count = Field(default=8, description="requests that warm the canary; excluded from evidence")
 
 
+class Message(Part):
+    """One message of a prompt."""
+
+    role: Literal["system", "user", "assistant"] = Field(description="who says it")
+    content: str = Field(description="the text", repr=False)
+
+
+class Prompt(Part):
+    """One line of a prompt set: what both sides are asked, and the right answer."""
+
+    id: str = Field(description="its name; the line's number when absent")
+    prompt: str | None = Field(default=None, description="the user's message; or `messages`", repr=False)
+    messages: tuple[Message, ...] = Field(default=(), description="a conversation instead of one prompt", repr=False)
+    expected: str = Field(description="the right answer", repr=False)
+
+    @property
+    def conversation(self) -> list[dict[str, str]]:
+        """The messages of a chat request."""
+        return [message.model_dump() for message in self.messages] or [{"role": "user", "content": self.prompt or ""}]
+
+
+class Quality(Part):
+    """A prompt set that is replayed to stable and canary through their private routes: each prompt once, to both at the same time."""
+
+    file: Text = Field(description="the set, lines of JSON, in the plan's folder or below; it is read and kept with the plan")
+    batch: Whole = Field(default=10, ge=1, le=100, description="prompts replayed in one go, at most")
+    max_tokens: Count = Field(default=64, description="tokens asked for per answer; an answer that is cut there is not the expected one")
+    prompts: SkipJsonSchema[tuple[Prompt, ...]] = Field(
+        default=(), description="the lines of `file`", repr=False, json_schema_extra={**INLINED}
+    )
+
+
 class EvidenceMode(StrEnum):
     """How much traffic there is to judge from."""
 
@@ -142,6 +177,9 @@ class Evidence(Part):
     beta: Number = Field(default=0.05, gt=0, lt=0.5, description="bound on passing a canary that is unacceptable")
     settle: Duration = Field(default=2.0, ge=2.0, description="wait after a weight write before it is verified")
     probes: Probes = Field(default=Probes(), description="own paired requests")
+    quality: Quality | None = Field(
+        default=None, description="a prompt set whose answers are compared; without it nothing is known of quality"
+    )
 
 
 class Drain(Part):

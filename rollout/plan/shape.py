@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 
 from rollout.plan.checks import url
 from rollout.plan.finding import Path, one_of
-from rollout.plan.model import Plan, SecretRef
+from rollout.plan.model import INLINED, Plan, SecretRef
 from rollout.plan.units import parse_bytes, parse_duration
 
 _WORDS = {str: "text", int: "a whole number", float: "a number", bool: "`true` or `false`", Any: "any value"}
@@ -47,8 +47,8 @@ class Slot:
 
 
 def keys(part: type[BaseModel]) -> dict[str, FieldInfo]:
-    """Keys of a part as people write them."""
-    return {info.alias or name: info for name, info in part.model_fields.items()}
+    """Keys of a part as people write them; what is read from another file is none."""
+    return {info.alias or name: info for name, info in part.model_fields.items() if info.json_schema_extra != INLINED}
 
 
 def slot_in(part: type[BaseModel], key: str) -> Slot:

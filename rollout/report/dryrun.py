@@ -25,6 +25,9 @@ Json = Any
 OURS = frozenset({"name", "enable_model_route"})
 """fields in which every canary differs: they are identity, not a change"""
 
+SPARSE_PROMPTS = 50
+"""prompts without which quality is not told where traffic is sparse"""
+
 
 class Part(BaseModel):
     """Base of all parts."""
@@ -69,6 +72,21 @@ class PairPlan(Part):
     """other routes that send to stable: it will not be deleted"""
 
 
+class Replay(Part):
+    """What the replay of a prompt set costs: `requests` of at most `max_tokens` output tokens to each side, for each target.
+
+    `unacceptable`: loss of mean score, 0.05 = 5 points of 100; `note`: why it may not be enough, empty when nothing says so.
+    """
+
+    file: str
+    requests: int
+    batches: int
+    max_tokens: int
+    targets: int
+    unacceptable: float
+    note: str
+
+
 class Evidence(Part):
     """How it will be judged. `rate`: requests an hour on stable, None = unknown. `v`, `phi`: noise of a single replica."""
 
@@ -82,6 +100,7 @@ class Evidence(Part):
     v: float
     phi: float
     note: str
+    replay: Replay | None = None
 
 
 class Deadline(Part):
@@ -157,7 +176,7 @@ def dry_run(plan: Plan, world: World, refusals: Sequence[str], declared: Declare
         keys=tuple(credentials.notes(plan, world, shortest(plan, mode, below) * len(plan.stable) + (plan.window.duration or DAY))),
         adopts=declared.standing if declared else None,
         pairs=_pairs(plan, weighted(plan, world), declared) if declared else (),
-        evidence=_evidence(declared, judge) if declared and judge else None,
+        evidence=_evidence(plan, declared, judge) if declared and judge else None,
         deadlines=deadlines(plan, mode),
         shortest=shortest(plan, mode, below) * len(plan.stable),
         calls=tuple(calls(plan, declared.receipts, declared.ladders, declared.begin)) if declared else (),
@@ -224,7 +243,7 @@ def may(ratio: float | None) -> str:
     return "latency may pass and fail" if ratio <= BALANCED[1] else "latency may pass, not fail: the canary is busier"
 
 
-def _evidence(declared: Declared, judge: JudgeConfig) -> Evidence:
+def _evidence(plan: Plan, declared: Declared, judge: JudgeConfig) -> Evidence:
     return Evidence(
         mode=declared.mode,
         rate=declared.rate,
@@ -236,6 +255,24 @@ def _evidence(declared: Declared, judge: JudgeConfig) -> Evidence:
         v=judge.v,
         phi=judge.phi,
         note=judge.bound,
+        replay=_replay(plan, declared.mode, judge),
+    )
+
+
+def _replay(plan: Plan, mode: Mode, judge: JudgeConfig) -> Replay | None:
+    quality = plan.evidence.quality
+    if quality is None:
+        return None
+    count = len(quality.prompts)
+    few = mode == "sparse" and count < SPARSE_PROMPTS
+    return Replay(
+        file=quality.file,
+        requests=count,
+        batches=-(-count // quality.batch),
+        max_tokens=quality.max_tokens,
+        targets=len(plan.stable),
+        unacceptable=judge.unacceptable("quality"),
+        note=f"sparse traffic asks for at least {SPARSE_PROMPTS} prompts" if few else "",
     )
 
 

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rollout.plan.hidden import CHANGED
-from rollout.report.dryrun import DryRun, Evidence, PairPlan
+from rollout.report.dryrun import DryRun, Evidence, PairPlan, Replay
 from rollout.report.text import BAD, CARE, GOOD, QUIET
 from rollout.report.words import ago, percent
 
@@ -85,8 +85,19 @@ def _evidence(evidence: Evidence) -> Iterator[str]:
     yield f"mode {evidence.mode} ({rate})"
     yield f"latency may be up to {evidence.tolerated_latency:+.0%}; {evidence.unacceptable_latency:+.0%} is too much"
     yield f"errors: +{evidence.unacceptable_errors * 100:g} percentage points are too much"
+    if evidence.replay:
+        yield from _replay(evidence.replay)
     yield f"wrong rollback α {evidence.alpha:g}, wrong promotion β {evidence.beta:g}"
     yield f"replica noise v {evidence.v:g}, φ {evidence.phi:g}: {evidence.note}"
+
+
+def _replay(replay: Replay) -> Iterator[str]:
+    each = "" if replay.targets == 1 else ", for each target"
+    yield (
+        f"quality: {replay.requests} prompts of {replay.file} in {replay.batches} batches: {replay.requests} requests to stable and "
+        f"{replay.requests} to the canary, each of at most {replay.max_tokens} tokens{each}"
+    )
+    yield f"quality: -{replay.unacceptable * 100:g} points of 100 are too much" + (f"; {replay.note}" if replay.note else "")
 
 
 def _deadlines(run: DryRun) -> Table:

@@ -46,10 +46,10 @@ def routine(event: Event) -> bool:
     """A measuring window, a batch of paired probes, a look at a drain: one of many, told by what it led to."""
     if event.kind in ("intent", "outcome"):
         verb = event.data.get("verb") or (event.data.get("effect") or {}).get("verb")
-        return verb == "probe_pairs" and event.data.get("result", "done") == "done"
+        return verb in ("probe_pairs", "replay_pairs") and event.data.get("result", "done") == "done"
     facts: Mapping[str, Json] = event.data.get("facts") or {}
     names = {key.rpartition(".")[2] for key in facts}
-    batch = "pairs" in names or {"judge", "seen"} <= names
+    batch = bool({"pairs", "replay"} & names) or {"judge", "seen"} <= names
     return event.kind == "fact" and (batch or any(_look(value) for value in facts.values()))
 
 

@@ -16,6 +16,7 @@ from rich.text import Text
 from rollout.domain.restore import NOT
 from rollout.domain.state import Phase
 from rollout.report.events import EventView
+from rollout.report.verdict import QualityView
 from rollout.report.view import AWAY, STEPS, StatusView, WaitView
 from rollout.report.words import ago, clock, percent, since, until
 
@@ -32,6 +33,8 @@ STYLE: dict[Phase, str] = {
     Phase.HALTED: BAD,
 }
 LABEL = 9
+LOST = 8
+"""ids of lost prompts that are shown; `--json` has more"""
 BRIEF = 5.0
 """seconds; a shorter wait is only the next look"""
 
@@ -131,6 +134,8 @@ def _verdict_rows(view: StatusView) -> Iterator[tuple[str, Text]]:
     word = {"none": "NONE YET", "continue": "UNDECIDED"}.get(verdict.word, verdict.word.upper())
     said = "as above" if view.hold and verdict.sentence in view.hold.detail else verdict.sentence
     yield "verdict", Text.assemble((word, style), f"  {said}")
+    if verdict.quality:
+        yield "quality", Text(_quality(verdict.quality))
     known = [f"evidence {verdict.mode}"] if verdict.mode else []
     known += [f"{verdict.requests} live requests on this rung, {verdict.pairs} paired probes"] if verdict.alpha is not None else []
     known += [f"α {verdict.alpha:g}, β {verdict.beta:g}"] if verdict.alpha is not None and verdict.beta is not None else []
@@ -139,6 +144,17 @@ def _verdict_rows(view: StatusView) -> Iterator[tuple[str, Text]]:
         known += [f"replica noise v {verdict.v:g}, φ {verdict.phi:g} ({claim})"]
     if known:
         yield "", Text("; ".join(known), style=QUIET)
+
+
+def _quality(quality: QualityView) -> str:
+    """`40 of 100 prompts: stable 38 right, canary 31; the canary lost 8: q17, q22, …`."""
+    count = f"{quality.used} of {quality.of} prompts"
+    if not quality.used:
+        return f"{count}: none was replayed yet"
+    failed = [f"{n} failed on {side}" for n, side in ((quality.stable_errors, "stable"), (quality.canary_errors, "the canary")) if n]
+    named = ", ".join(quality.worst[:LOST]) + (", …" if quality.lost > min(LOST, len(quality.worst)) else "")
+    lost = [f"the canary lost {quality.lost}: {named}"] if quality.lost else []
+    return "; ".join([f"{count}: stable {quality.stable:g} right, canary {quality.canary:g}", *failed, *lost])
 
 
 def _hold(view: StatusView, now: datetime, zone: tzinfo | None) -> str:

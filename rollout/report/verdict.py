@@ -11,10 +11,25 @@ from rollout.domain.state import RolloutState
 Json = Any
 
 
+class QualityView(BaseModel):
+    """Replayed prompts so far: `used` of `of`, sums of scores and failed answers a side, and what the canary lost: count and worst ids."""
+
+    model_config = ConfigDict(frozen=True)
+
+    used: int
+    of: int
+    stable: float
+    canary: float
+    stable_errors: int
+    canary_errors: int
+    lost: int
+    worst: tuple[str, ...]
+
+
 class VerdictView(BaseModel):
     """`word`: pass, fail, continue (undecided), inconclusive, error, or none yet.
 
-    `requests`: live canary requests on this rung; `pairs`: paired probes so far.
+    `requests`: live canary requests on this rung; `pairs`: paired probes so far; `quality`: None where no prompts are replayed.
     `v`, `phi`: assumed noise of a single replica (variance, correlation a window); `guaranteed`: they were fitted, so α and β are claimed.
     """
 
@@ -30,6 +45,7 @@ class VerdictView(BaseModel):
     guaranteed: bool
     requests: int
     pairs: int
+    quality: QualityView | None = None
 
 
 def verdict_of(state: RolloutState) -> VerdictView | None:
@@ -50,4 +66,13 @@ def verdict_of(state: RolloutState) -> VerdictView | None:
         guaranteed=bool(config.get("guaranteed")),
         requests=int(seen.get("requests") or 0),
         pairs=int(seen.get("pairs") or 0),
+        quality=_quality(seen.get("replay")),
     )
+
+
+def _quality(known: dict[str, Json] | None) -> QualityView | None:
+    if not known:
+        return None
+    stable, canary = known["errors"]
+    rest = {key: known[key] for key in ("used", "of", "stable", "canary", "lost", "worst")}
+    return QualityView(stable_errors=stable, canary_errors=canary, **rest)

@@ -2,7 +2,7 @@
 
 A window is used exactly once whatever crashes: its number, the judge's state and the base of the next one are written in one fact.
 The journal keeps each window's numbers, so that the verdicts can be judged again from it; the state keeps the judge's own.
-Own paired probes end a window: they never count as users' requests.
+Own paired probes and replayed prompts end a window: they never count as users' requests.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from rollout.analysis import (
 from rollout.domain.context import Ctx, act
 from rollout.domain.decision import Decision, HoldOn, Record, TakeBack
 from rollout.domain.weights import Rung
-from rollout.rung import windows
+from rollout.rung import replay, windows
 
 Json = Any
 BEFORE_FULL = {"rich": 600.0, "thin": 3600.0, "sparse": 7200.0}
@@ -40,6 +40,8 @@ UNKNOWN_LONGEST = 60.0
 """seconds that requests are taken to run where stable has no history of them"""
 BUSY, BUSY_WINDOWS = 5, 3
 """with this many canary requests in a window, users tell more than our probes: so many windows lie between two batches"""
+QUIET = ArmWindow(requests=0, errors=0, status="NO_TRAFFIC")
+"""users' part of a window of own requests"""
 LIVE_REQUESTS = {"rich": 20, "thin": 20, "sparse": 10}
 
 
@@ -56,7 +58,12 @@ def judge(ctx: Ctx, rung: Rung, *, last: bool) -> Decision | None:
     concluded = _conclude(ctx, found, share_alarm(config, state))
     if concluded is not None or (not last and _exposed(ctx, seen, last=False)):
         return concluded
-    return _pairs(ctx, rung, fact, seen) or _window(ctx, rung, fact, seen) or _leave(ctx, found, seen, last=last)
+    return (
+        _pairs(ctx, rung, fact, seen)
+        or _replay(ctx, rung, fact, seen)
+        or _window(ctx, rung, fact, seen)
+        or _leave(ctx, found, seen, last=last)
+    )
 
 
 def listen(ctx: Ctx, rung: Rung) -> Decision | None:
@@ -97,7 +104,8 @@ def _blind(ctx: Ctx, rung: Rung) -> Decision | None:
 def _enter(ctx: Ctx, rung: Rung, seen: Mapping[str, Json]) -> Record:
     """A new rung: its own exposure, and a fresh base so that no window spans a weight change."""
     now = ctx.now.isoformat()
-    fresh = {"rung": rung.index, "began": now, "until": now, "requests": 0, "id": seen.get("id", 0), "pairs": seen.get("pairs", 0)}
+    kept = {"id": seen.get("id", 0), "pairs": seen.get("pairs", 0), **replay.begun(ctx, seen)}
+    fresh = {"rung": rung.index, "began": now, "until": now, "requests": 0, **kept}
     return Record({ctx.key("seen"): fresh, ctx.key("base"): windows.base(ctx, rung)}, f"watching rung {rung.pair_share:.2%}")
 
 
@@ -117,8 +125,7 @@ def _pairs(ctx: Ctx, rung: Rung, fact: Mapping[str, Json], seen: Mapping[str, Js
     if done is not None:
         return _absorb_pairs(ctx, rung, fact, seen, done)
     probes, used = ctx.the_plan.evidence.probes, int(seen.get("pairs", 0))
-    enough = ctx.state.fact("mode") == "rich" or used >= probes.pairs or _late(ctx, str(ctx.state.fact("mode"))) is not None
-    if enough or seen.get("turn") != "probes" or ctx.state.fact(ctx.key("base")) is None or _uneven(ctx, fact):
+    if not _probes_wanted(ctx, seen) or not _turn(ctx, fact, seen, "probes"):
         return None
     count = min(probes.batch, probes.pairs - used)
     args = {
@@ -132,21 +139,78 @@ def _pairs(ctx: Ctx, rung: Rung, fact: Mapping[str, Json], seen: Mapping[str, Js
     return act("probe_pairs", f"paired probes {used + 1} to {used + count} of {probes.pairs}", ctx.key("pairs"), **args)
 
 
+def _probes_wanted(ctx: Ctx, seen: Mapping[str, Json]) -> bool:
+    enough = ctx.state.fact("mode") == "rich" or int(seen.get("pairs", 0)) >= ctx.the_plan.evidence.probes.pairs
+    return not enough and _late(ctx, str(ctx.state.fact("mode"))) is None
+
+
+def _prompts_wanted(ctx: Ctx, seen: Mapping[str, Json]) -> bool:
+    """Until the whole set was asked, or the deadline is nearer than another window."""
+    return replay.wanted(ctx, seen) and _late(ctx, str(ctx.state.fact("mode")), ahead=ctx.the_plan.evidence.window) is None
+
+
+def _turn(ctx: Ctx, fact: Mapping[str, Json], seen: Mapping[str, Json], own: str) -> bool:
+    """Whether own requests of this kind may be sent now."""
+    return seen.get("turn") == own and ctx.state.fact(ctx.key("base")) is not None and not _uneven(ctx, fact)
+
+
+def _next_own(ctx: Ctx, seen: Mapping[str, Json]) -> str:
+    """Which own requests come after the live windows: probes and prompts in turn, while both are wanted."""
+    return "replay" if _prompts_wanted(ctx, seen) and (seen.get("own") != "replay" or not _probes_wanted(ctx, seen)) else "probes"
+
+
+def _replay(ctx: Ctx, rung: Rung, fact: Mapping[str, Json], seen: Mapping[str, Json]) -> Decision | None:
+    """Take up a finished batch of replayed prompts, or begin the next until each was asked once."""
+    done = ctx.state.fact(ctx.key("replay"))
+    if done is None:
+        return replay.batch(ctx, seen) if _prompts_wanted(ctx, seen) and _turn(ctx, fact, seen, "replay") else None
+    invalid = replay.unusable(done, seen)
+    if invalid is not None:
+        return _nothing(ctx, rung, seen, "replay", f"a batch of replayed prompts says nothing: {invalid}")
+    quality = replay.pairs(done)
+    window = Window(id=int(seen["id"]) + 1, rung=rung.index, seconds=0.0, stable=QUIET, canary=QUIET, quality=quality)
+    return _absorbed(ctx, rung, fact, seen, "replay", window, {"replay": replay.told(ctx, seen, done)}, replay.sentence(done))
+
+
+def _nothing(ctx: Ctx, rung: Rung, seen: Mapping[str, Json], own: str, text: str) -> Record:
+    """A finished batch of own requests that is no evidence: it is asked again later."""
+    after = {**seen, **_live_again(ctx, own), "invalid": int(seen.get("invalid", 0)) + 1}
+    return Record({ctx.key(own): None, ctx.key("base"): windows.base(ctx, rung), ctx.key("seen"): after}, text)
+
+
+def _absorbed(
+    ctx: Ctx,
+    rung: Rung,
+    fact: Mapping[str, Json],
+    seen: Mapping[str, Json],
+    own: str,
+    window: Window,
+    known: Mapping[str, Json],
+    text: str,
+) -> Record:
+    """A batch of own requests becomes a window of its own; `known` is what is remembered of it."""
+    users = windows.users_since(ctx, ctx.state.fact(ctx.key("base")), len(window.pairs) + len(window.quality))
+    counts = {"id": window.id, "requests": int(seen["requests"]) + users, **known}
+    facts: dict[str, Json] = {
+        ctx.key(own): None,
+        ctx.key("base"): windows.base(ctx, rung),
+        ctx.key("judge"): _used(fact, window),
+        ctx.key("seen"): {**seen, **counts, **_live_again(ctx, own)},
+    }
+    return Record(facts, text, {"window": asdict(window)})
+
+
+def _live_again(ctx: Ctx, own: str) -> dict[str, Json]:
+    return {"turn": "live", "live": 0, "until": ctx.now.isoformat(), "own": own}
+
+
 def _absorb_pairs(ctx: Ctx, rung: Rung, fact: Mapping[str, Json], seen: Mapping[str, Json], done: Mapping[str, Json]) -> Record:
-    number = int(seen["id"]) + 1
-    facts: dict[str, Json] = {ctx.key("pairs"): None, ctx.key("base"): windows.base(ctx, rung)}
     if done.get("invalid"):
-        failed = int(seen.get("invalid", 0)) + 1
-        facts[ctx.key("seen")] = {**seen, "turn": "live", "live": 0, "until": ctx.now.isoformat(), "invalid": failed}
-        return Record(facts, f"a batch of paired probes says nothing: {done['invalid']}")
+        return _nothing(ctx, rung, seen, "pairs", f"a batch of paired probes says nothing: {done['invalid']}")
     pairs = tuple(ProbePair(*row) for row in done["pairs"])
-    quiet = ArmWindow(requests=0, errors=0, status="NO_TRAFFIC")
-    window = Window(id=number, rung=rung.index, seconds=0.0, stable=quiet, canary=quiet, pairs=pairs)
-    facts[ctx.key("judge")] = _used(fact, window)
-    users = windows.users_since(ctx, ctx.state.fact(ctx.key("base")), len(pairs))
-    counts = {"pairs": int(seen.get("pairs", 0)) + len(pairs), "requests": int(seen["requests"]) + users}
-    facts[ctx.key("seen")] = {**seen, **counts, "id": number, "turn": "live", "live": 0, "until": ctx.now.isoformat()}
-    return Record(facts, f"{len(pairs)} paired probes used as evidence", {"window": asdict(window)})
+    window = Window(id=int(seen["id"]) + 1, rung=rung.index, seconds=0.0, stable=QUIET, canary=QUIET, pairs=pairs)
+    known = {"pairs": int(seen.get("pairs", 0)) + len(pairs)}
+    return _absorbed(ctx, rung, fact, seen, "pairs", window, known, f"{len(pairs)} paired probes used as evidence")
 
 
 def _window(ctx: Ctx, rung: Rung, fact: Mapping[str, Json], seen: Mapping[str, Json]) -> Decision | None:
@@ -160,7 +224,7 @@ def _window(ctx: Ctx, rung: Rung, fact: Mapping[str, Json], seen: Mapping[str, J
     uneven = _uneven(ctx, fact)
     window = windows.window(ctx, rung, base, number, even=not uneven)
     live = int(seen.get("live", 0)) + 1
-    turn = "probes" if live >= (BUSY_WINDOWS if window.canary.requests >= BUSY else 1) else "live"
+    turn = _next_own(ctx, seen) if live >= (BUSY_WINDOWS if window.canary.requests >= BUSY else 1) else "live"
     counts = {"requests": int(seen["requests"]) + window.canary.requests, "live": live, "turn": turn}
     after = {**seen, **counts, "id": number, "until": ctx.now.isoformat()}
     facts = {ctx.key("judge"): _used(fact, window), ctx.key("seen"): after, ctx.key("base"): windows.base(ctx, rung, base)}
@@ -211,8 +275,12 @@ def _leave(ctx: Ctx, found: Verdict, seen: Mapping[str, Json], *, last: bool) ->
     mode, hold = str(ctx.state.fact("mode")), ctx.state.hold
     held = hold is not None and hold.reason == "inconclusive"
     word = ctx.promoted() or ctx.state.fact("said.accept_inconclusive") is not None
-    if word or (last and found.kind == "pass" and not held and _exposed(ctx, seen, last=True)):
+    passed = last and found.kind == "pass" and _exposed(ctx, seen, last=True)
+    odd = replay.misfit(seen) if passed and not word else None
+    if word or (passed and not held and odd is None):
         return None
+    if odd is not None:
+        return odd
     late = _late(ctx, mode)
     if late:
         verbs = ("approve --accept-inconclusive", "promote", "rollback", "abort")
@@ -224,12 +292,12 @@ def _leave(ctx: Ctx, found: Verdict, seen: Mapping[str, Json], *, last: bool) ->
     return ctx.wait(f"exposure {left}; {found.sentence}", _pause(ctx))
 
 
-def _late(ctx: Ctx, mode: str) -> float | None:
-    """The deadline in seconds once it has passed since judging began."""
+def _late(ctx: Ctx, mode: str, *, ahead: float = 0.0) -> float | None:
+    """The deadline in seconds once it has passed since judging began, or will have in `ahead` seconds."""
     deadline = ctx.the_plan.evidence.deadline
     limit = DEADLINE[mode] if deadline is None else deadline
     fact = ctx.state.fact(ctx.key("judge"))
-    return limit if ctx.since(datetime.fromisoformat(fact["began"])) > limit else None
+    return limit if ctx.since(datetime.fromisoformat(fact["began"])) + ahead > limit else None
 
 
 def _pause(ctx: Ctx) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -51,6 +51,8 @@ class Answer:
     """output tokens by `usage`"""
     detail: str = ""
     retried: bool = False
+    content: str = field(default="", repr=False)
+    """what was answered, of the first choice; without reasoning"""
 
     @property
     def ok(self) -> bool:
@@ -98,6 +100,7 @@ class _Seen:
     last: float | None = None
     error: str | None = None
     broken: bool = False
+    said: list[str] = field(default_factory=list)
 
     def take(self, at: float, data: bytes) -> None:
         """One event, or a whole JSON answer of a server that does not stream."""
@@ -126,6 +129,8 @@ class _Seen:
         if isinstance(choice.get("finish_reason"), str):
             self.finish = choice["finish_reason"]
         part = choice.get("delta") or choice.get("message") or choice
+        if isinstance(part, dict) and not choice.get("index"):
+            self.said += [part[name] for name in ("content", "text") if isinstance(part.get(name), str)]
         if isinstance(part, dict) and _has_content(part):
             self.first = at if self.first is None else self.first
             self.last = at
@@ -158,6 +163,7 @@ def read(exchange: Exchange, clean: Callable[[str], str] | None = None) -> Answe
         seen.tokens,
         quotable(detail, clean),
         exchange.retried,
+        "".join(seen.said),
     )
 
 

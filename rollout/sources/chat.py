@@ -7,11 +7,14 @@ taken out of every text that comes back. No retry, no judgement.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from uuid import uuid4
 
 from rollout.clients.secret import Secret
 from rollout.clients.sse import Call, TimedClient
 from rollout.sources.answers import Answer, read
+
+Prompt = str | Sequence[Mapping[str, str]]
 
 
 class Chat:
@@ -26,14 +29,15 @@ class Chat:
         """Opens `count` connections ahead, so that no request pays for one."""
         await self._client.open(self._url, count)
 
-    async def ask(self, model: str, prompt: str, max_tokens: int, *, timeout: float, scheduled: float | None = None) -> Answer:
+    async def ask(self, model: str, prompt: Prompt, max_tokens: int, *, timeout: float, scheduled: float | None = None) -> Answer:
         """One answer, read to its end or for `timeout` seconds. `scheduled`: the instant that its times count from (monotonic); now.
 
+        `prompt`: the user's words, or a conversation of messages with `role` and `content`.
         Never raises for what the server does: the answer's `outcome` says it.
         """
         body = {
             "model": model,
-            "messages": [{"role": "user", "content": prompt}],
+            "messages": [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt),
             "max_tokens": max_tokens,
             "temperature": 0,
             "stream": True,

@@ -18,6 +18,7 @@ from rollout.sources.engine_metrics import EngineMetrics
 from rollout.sources.load import Memory, Stager
 from rollout.sources.probe import Prober
 from rollout.sources.reach import Reach
+from rollout.sources.replay import Replayer
 
 Json = Any
 
@@ -31,7 +32,7 @@ class Sources:
         chat = Chat(self._clients[0], inference_url, key)
         self.engine = EngineMetrics(self._clients[1], clock)
         reach = Reach(lambda: Http(inference_url, key, retry=Retry(clock)))
-        self._measurers: tuple[Measurer, ...] = (Prober(chat, clock), Stager(chat, clock, memory), reach)
+        self._measurers: tuple[Measurer, ...] = (Prober(chat, clock), Replayer(chat, clock), Stager(chat, clock, memory), reach)
 
     async def __aenter__(self) -> Self:
         return self

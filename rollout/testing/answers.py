@@ -39,3 +39,18 @@ def embedding(text: str, size: int = 8, *, wrong: bool = False) -> list[float]:
     seed = hashlib.sha256(("wrong|" if wrong else "right|").encode() + text.encode()).digest()
     rng = random.Random(seed)
     return [round(rng.uniform(-1, 1), 6) for _ in range(size)]
+
+
+def prompt_set(count: int, max_tokens: int = 64) -> str:
+    """Lines of a prompt set whose expected answers are a healthy engine's own, for requests of `max_tokens`."""
+    prompts = [f"Question {number}: what does node {number} say?" for number in range(1, count + 1)]
+    rows = [
+        {"id": f"q{number}", "prompt": prompt, "expected": "".join(words(_asked(prompt), max_tokens)).strip()}
+        for number, prompt in enumerate(prompts, 1)
+    ]
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def _asked(prompt: str) -> str:
+    """What a chat request with this one message is decided by."""
+    return prompt_text({"messages": [{"role": "user", "content": prompt}]})

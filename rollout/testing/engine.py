@@ -179,7 +179,7 @@ class SimEngine:
         count = int(sim.get("tokens") or limit or self.knobs.tokens)
         count = min(count, int(limit)) if limit else count
         finish: str | None = "length" if limit and count == int(limit) else "stop"
-        said = words(text, count, wrong=self.knobs.wrong_answers)
+        said = words(text, count, wrong=self.knobs.wrong_answers or self._hit(self.knobs.wrong_rate))
         if self._hit(self.knobs.truncate_rate):
             finish, said = None, said[: max(1, count // 2)]
         elif self._hit(self.knobs.abort_rate):

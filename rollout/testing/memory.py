@@ -36,7 +36,10 @@ EDGES = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 
 
 @dataclass
 class Deployment:
-    """One deployment with one process per replica. `slow` multiplies its latency, `failing` is its error rate, `away`: replicas lost."""
+    """One deployment with one process per replica. `slow` multiplies its latency, `failing` is its error rate, `away`: replicas lost.
+
+    `wrong`: share of its answers that are wrong.
+    """
 
     id: int
     spec: dict[str, Json]
@@ -44,6 +47,7 @@ class Deployment:
     healthy: bool = True
     slow: float = 1.0
     failing: float = 0.0
+    wrong: float = 0.0
     away: int = 0
     requests: float = 0.0
     errors: float = 0.0
@@ -104,9 +108,12 @@ class MemoryPlatform:
     start_delay: float = 3.0
     slow_images: Mapping[str, float] = field(default_factory=dict)
     failing_images: Mapping[str, float] = field(default_factory=dict)
+    wrong_images: Mapping[str, float] = field(default_factory=dict)
     deployments: dict[str, Deployment] = field(default_factory=dict)
     routes: dict[str, Route] = field(default_factory=dict)
     writes: list[tuple[str, dict[str, Json]]] = field(default_factory=list)
+    replayed: list[str] = field(default_factory=list)
+    """ids of the prompts that were asked, in order"""
     memory_available: int | None = 64 << 30
     own_time: Callable[[], float] | None = None
     """the platform's own time (unix seconds); the clock's unless another is given, as where the engine's wall clock is made to jump"""
@@ -163,6 +170,7 @@ class MemoryPlatform:
         image = deployment.spec.get("image_name", "")
         deployment.slow = self.slow_images.get(image, 1.0)
         deployment.failing = self.failing_images.get(image, 0.0)
+        deployment.wrong = self.wrong_images.get(image, 0.0)
 
     # --- the world
 
@@ -268,7 +276,7 @@ class MemoryPlatform:
         if verb in ("join", "set_weight", "twin", "leave", "reweigh", "refresh"):
             self._render(self.routes[args["route"]])
         result: dict[str, Json] = handler(args)
-        if not verb.startswith(("probe", "warm", "verify", "stage_")):
+        if not verb.startswith(("probe", "replay", "warm", "verify", "stage_")):
             self.writes.append((verb, dict(args)))
         return result
 
@@ -415,6 +423,19 @@ class MemoryPlatform:
             oks = [self._random.random() >= d.failing for d in sides]
             pairs.append([*(t if ok else None for t, ok in zip(times, oks, strict=True)), *oks])
         return {"pairs": pairs, "invalid": None}
+
+    def _do_replay_pairs(self, args: Mapping[str, Json]) -> dict[str, Json]:
+        sides = [self.deployments[self.routes[args[s]].targets[0].deployment] for s in ("stable", "canary")]
+        self.replayed += [prompt["id"] for prompt in args["prompts"]]
+        pairs, lost = [], []
+        for prompt in args["prompts"]:
+            oks = [self._random.random() >= d.failing for d in sides]
+            right = [float(self._random.random() >= d.wrong) for d in sides]
+            scores = [score if ok else None for score, ok in zip(right, oks, strict=True)]
+            pairs.append([*scores, *oks])
+            if (scores[0] or 0.0) > (scores[1] or 0.0):
+                lost.append({"id": prompt["id"], "stable": scores[0], "canary": scores[1], "said": [None, None]})
+        return {"pairs": pairs, "lost": lost, "errors": [], "invalid": None, "seq": args["seq"], "seconds": 0.1}
 
     def _do_stage_cell(self, args: Mapping[str, Json]) -> dict[str, Json]:
         cell = {"n": args["requests"], "ok": args["requests"], "errors": 0, "ttft_p50": 0.2, "ttft_p95": 0.3, "tokens_per_second": 80.0}

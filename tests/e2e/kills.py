@@ -130,7 +130,7 @@ def end(done: Case) -> Row:
 
 
 def _measures(row: Row) -> bool:
-    return row["data"]["effect"]["verb"] in ("probe", "warm_up", "verify_share", "probe_pairs", "stage_cell")
+    return row["data"]["effect"]["verb"] in ("probe", "warm_up", "verify_share", "probe_pairs", "replay_pairs", "stage_cell")
 
 
 def nothing_twice(done: Case) -> None:

@@ -118,7 +118,7 @@ class Case:
         return service
 
     def loaded(self) -> LoadedPlan:
-        plan = parse_plan(self.text, "plan.yaml")
+        plan = parse_plan(self.text, "plan.yaml", self.folder)
         return LoadedPlan(plan, self.text, "plan.yaml", plan_digest(plan))
 
     def start(self) -> StoredRollout:

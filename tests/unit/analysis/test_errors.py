@@ -6,7 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from rollout.analysis.errors import ALTERNATIVES, harmless_gain, nearest_null, worse_likelihood
+from rollout.analysis.asks import answer
+from rollout.analysis.errors import ALTERNATIVES, harmless_gain, nearest_null, worse
 
 SEEN = (3, 400)
 
@@ -65,6 +66,6 @@ def test_a_margin_that_cannot_be_exceeded_proves_nothing() -> None:
 def test_strata_multiply_and_are_never_pooled() -> None:
     """A ramp: the canary gets its share when errors are common. Pooled it looks bad, stratum by stratum it is not."""
     calm, storm = (10, 990, 0, 2), (500, 500, 50, 50)
-    logs = worse_likelihood([calm, storm], 1.0)[0, :, 0]
-    pooled = worse_likelihood([(510, 1490, 50, 52)], 1.0)[0, :, 0]
+    logs = answer([worse([calm, storm], 1.0)])[0][0, :, 0]
+    pooled = answer([worse([(510, 1490, 50, 52)], 1.0)])[0][0, :, 0]
     assert (logs - logs[0])[1:].max() < 0 < (pooled - pooled[0])[1:].max()

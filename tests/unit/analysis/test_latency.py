@@ -6,6 +6,8 @@ import math
 import numpy as np
 import pytest
 
+from rollout.analysis.asks import Ask, answer
+from rollout.analysis.hypergeometric import Floats
 from rollout.analysis.latency import LatencyTest, log_odds_interval
 from rollout.analysis.noise import Bank, Noise
 from rollout.analysis.reference import Reference
@@ -13,6 +15,10 @@ from rollout.analysis.samples import Histogram
 from tests.unit.analysis.test_reference import EDGES, above, lognormal
 
 QUIET = Noise()
+
+
+def looked(ask: Ask | None) -> Floats | None:
+    return answer([ask])[0] if ask is not None else None
 
 
 def latency(tolerated: float = 0.0, noise: Noise = QUIET, reference: Histogram | None = None) -> LatencyTest:
@@ -28,10 +34,10 @@ def follow(test: LatencyTest, pairs: list[tuple[Histogram, Histogram]]) -> tuple
     """log E_FAIL, log E_PASS by claim, and the interval bank after (canary, stable) pairs."""
     (edges, ordinal), harmless, effect = test.fresh_fail(), test.fresh_pass(), test.fresh_interval()
     for canary, stable in pairs:
-        edges = edges.step(test.thresholds(canary, stable), test.noise)
-        ordinal = ordinal.step(test.ordinal(canary, stable), test.noise)
-        harmless = harmless.step(test.harmless(canary, stable), test.noise)
-        effect = effect.step(test.effect(canary, stable), test.noise)
+        edges = edges.step(looked(test.thresholds(canary, stable)), test.noise)
+        ordinal = ordinal.step(looked(test.ordinal(canary, stable)), test.noise)
+        harmless = harmless.step(looked(test.harmless(canary, stable)), test.noise)
+        effect = effect.step(looked(test.effect(canary, stable)), test.noise)
     return test.log_fail(edges, ordinal), test.log_pass(harmless), effect
 
 
@@ -57,7 +63,7 @@ def test_the_ordinal_factor_is_an_e_value_by_exact_enumeration() -> None:
     for canary in chosen:
         ours = [sum(pooled[i] == b for i in canary) for b in range(3)]
         theirs = [pooled.count(b) - ours[b] for b in range(3)]
-        logs = test.ordinal(Histogram(edges, tuple(ours)), Histogram(edges, tuple(theirs)))
+        logs = looked(test.ordinal(Histogram(edges, tuple(ours)), Histogram(edges, tuple(theirs))))
         assert logs is not None
         totals += np.exp(logs[0, 1:, 0] - logs[0, 0, 0]) / len(chosen)
     np.testing.assert_allclose(totals, 1.0, atol=1e-9)

@@ -206,3 +206,31 @@ def test_notes_on_the_route_stand_in_the_text_and_in_the_json() -> None:
     console = Console(file=io.StringIO(), width=200)
     console.print(screen(shown))
     assert f"  {note}" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def with_set(count: int) -> Plan:
+    rows = [{"id": f"q{n}", "prompt": "x", "expected": "z"} for n in range(count)]
+    said = plan().model_dump(mode="json", by_alias=True)
+    said["evidence"]["quality"] = {"file": "sets/q.jsonl", "max_tokens": 32, "prompts": rows}
+    return Plan.model_validate(said)
+
+
+def test_a_prompt_set_says_what_its_replay_costs_each_side() -> None:
+    found = run(with_set(101)).evidence
+    assert found is not None
+    assert found.replay is not None
+    assert (found.replay.requests, found.replay.batches, found.replay.max_tokens, found.replay.targets) == (101, 11, 32, 2)
+    told = " ".join(shown(run(with_set(101))).split())
+    assert "quality: 101 prompts of sets/q.jsonl in 11 batches: 101 requests to stable and 101 to the canary" in told
+    assert "each of at most 32 tokens, for each target" in told
+    assert "quality: -5 points of 100 are too much" in told
+    assert "quality" not in shown(run())
+
+
+def test_a_small_set_is_told_where_traffic_is_sparse() -> None:
+    there = dataclasses.replace(declared(receipts()), mode="sparse")
+    notes = {}
+    for count in (49, 50):
+        found = dry_run(with_set(count), world(), (), there, config_for("sparse", rungs=2)).evidence
+        notes[count] = found.replay.note if found and found.replay else None
+    assert notes == {49: "sparse traffic asks for at least 50 prompts", 50: ""}

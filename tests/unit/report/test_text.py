@@ -174,3 +174,19 @@ def test_on_the_way_back_no_earlier_look_contradicts_what_the_way_back_finds() -
     text = shown(window().model_copy(update={"phase": Phase.HOLDING, "undo": back, "hold": held}))
     assert gone in text
     assert "restorable by loading" not in text
+
+
+def replayed(**known: object) -> RolloutState:
+    first = {"used": 40, "of": 100, "stable": 38.0, "canary": 31.0, "errors": [0, 2], "lost": 9, "worst": [f"q{n}" for n in range(9)]}
+    return state(facts=facts(**{"0.seen": {"rung": 0, "requests": 12, "pairs": 48, "replay": {**first, **known}}}))
+
+
+def test_replayed_prompts_have_a_line_of_their_own() -> None:
+    text = " ".join(shown(replayed()).split())
+    assert "quality 40 of 100 prompts: stable 38 right, canary 31; 2 failed on the canary; the canary lost 9: q0, q1, " in text
+    assert "q7, … " in text
+    assert "q8" not in text
+    assert "quality 0 of 100 prompts: none was replayed yet" in " ".join(shown(replayed(used=0)).split())
+    assert "quality" not in shown(state())
+    quality = view_of(replayed(), None).model_dump(mode="json")["verdict"]["quality"]
+    assert (quality["lost"], quality["canary_errors"], len(quality["worst"])) == (9, 2, 9)

@@ -171,3 +171,12 @@ def test_an_event_has_the_time_at_which_its_end_arrived():
 )
 def test_no_server_can_make_the_reader_fail(pieces):
     assert read(exchange(*pieces)).outcome
+
+
+def test_the_text_of_the_first_choice_is_collected_without_its_reasoning():
+    second = (10.6, event({"model": "m-b", "choices": [{"index": 1, "delta": {"content": "other"}}]}))
+    answer = read(exchange(ROLE, delta(10.3, reasoning_content="hm"), FIRST, second, LAST, STOP, DONE))
+    assert answer.content == "Hello"
+    assert "Hello" not in repr(answer)
+    whole = {"model": "m-b", "choices": [{"message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}], "usage": USAGE}
+    assert read(exchange((10.9, json.dumps(whole).encode()), headers={"content-type": "application/json"})).content == "Hi"

@@ -1,6 +1,8 @@
 """What a simulated engine says is decided by the prompt alone."""
 
-from rollout.testing.answers import embedding, prompt_text, prompt_tokens, words
+import json
+
+from rollout.testing.answers import embedding, prompt_set, prompt_text, prompt_tokens, words
 
 
 def test_the_same_prompt_gets_the_same_words_and_another_one_others() -> None:
@@ -26,3 +28,11 @@ def test_only_the_prompt_decides() -> None:
 def test_a_prompt_has_at_least_one_token() -> None:
     assert prompt_tokens("") == 1
     assert prompt_tokens("x" * 400) == 100
+
+
+def test_a_prompt_set_expects_what_a_healthy_engine_says() -> None:
+    """And no two prompts, so that a wrong answer is never another one's right answer."""
+    rows = [json.loads(line) for line in prompt_set(30, 8).splitlines()]
+    said = ["".join(words(prompt_text({"messages": [{"role": "user", "content": row["prompt"]}]}), 8)).strip() for row in rows]
+    assert [row["expected"] for row in rows] == said
+    assert len({row["id"] for row in rows}) == len(set(said)) == 30

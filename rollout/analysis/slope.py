@@ -1,0 +1,78 @@
+"""Evidence that the canary's memory rises against stable's: a trend in AR(1) noise around an unknown level.
+
+y = bytes in use on the canary's side minus stable's. Whitened with the (sd, phi) that a history gave; the level is integrated out with
+a flat prior on both hypotheses, which leaves the score and the information of the slope, and one likelihood ratio for each slope.
+Valid only as far as the noise is not understated; the memory floor acts besides it.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from rollout.analysis.hypergeometric import Floats
+
+SLOPES = np.array([2.0**k for k in range(-2, 12)]) * (1 << 30)  # bytes an hour above the tolerated slope
+
+
+@dataclass(frozen=True)
+class Trend:
+    """Sums over the whitened observations of one rung. `at`, `y`: hours and bytes of the newest; `missed`: windows without one since."""
+
+    seen: int = 0
+    at: float = 0.0
+    y: float = 0.0
+    missed: int = 0
+    level2: float = 0.0
+    cross: float = 0.0
+    slope2: float = 0.0
+    level_y: float = 0.0
+    slope_y: float = 0.0
+
+    def skipped(self) -> "Trend":
+        """A window passed and the memory of one side was unknown."""
+        return replace(self, missed=self.missed + 1)
+
+    def observed(self, hours: float, y: float, sd: float, phi: float) -> "Trend":
+        """One more difference `y` (bytes) at `hours` since the start; `sd` in bytes, `phi` a window."""
+        kept = phi ** (self.missed + 1) if self.seen else 0.0
+        weight = 1.0 / (sd * sd * (1.0 - kept * kept))
+        level, slope, rest = 1.0 - kept, hours - kept * self.at, y - kept * self.y
+        return Trend(
+            seen=self.seen + 1,
+            at=hours,
+            y=y,
+            level2=self.level2 + weight * level * level,
+            cross=self.cross + weight * level * slope,
+            slope2=self.slope2 + weight * slope * slope,
+            level_y=self.level_y + weight * level * rest,
+            slope_y=self.slope_y + weight * slope * rest,
+        )
+
+    def evidence(self, tolerated: float) -> Floats:
+        """log e for each of `SLOPES` against "the difference rises by at most `tolerated` bytes an hour"."""
+        if self.seen < 2 or self.level2 <= 0:
+            return np.zeros(len(SLOPES))
+        information = max(0.0, self.slope2 - self.cross * self.cross / self.level2)
+        score = self.slope_y - self.cross * self.level_y / self.level2 - tolerated * information
+        return np.asarray(SLOPES * score - SLOPES * SLOPES * (information / 2.0))
+
+
+def fit_memory(series: list[float | None]) -> tuple[float, float] | None:
+    """(sd in bytes, phi a window) of an A/A series, None = unknown then; None when fewer than 20 neighbours are known.
+
+    Both are taken at the upper end of what the series allows (1.28 standard errors): understated noise is a false alarm.
+    """
+    pairs = [(a, b) for a, b in pairwise(series) if a is not None and b is not None]
+    known = [y for y in series if y is not None]
+    if len(pairs) < 20:
+        return None
+    mean = sum(known) / len(known)
+    variance = sum((y - mean) ** 2 for y in known) / (len(known) - 1)
+    if variance <= 0:
+        return (float(1 << 20), 0.0)  # the pages may be coarse; a megabyte is below what anyone would call a leak
+    raw = sum((a - mean) * (b - mean) for a, b in pairs) / len(pairs) / variance
+    phi = min(0.98, max(0.0, raw + 1.28 * math.sqrt((1 - min(raw * raw, 1.0)) / len(pairs))))
+    independent = max(2.0, len(known) * (1 - phi) / (1 + phi))
+    return math.sqrt(variance) * (1 + 1.28 / math.sqrt(2 * independent)), phi

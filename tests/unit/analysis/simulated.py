@@ -1,0 +1,102 @@
+"""Rollouts of known truth for the error rates in `test_simulation`: each world gives a config and its windows, the judge says how it ends.
+
+All of the whole judge on two metrics, time to first token and failures; at least 40 windows a rollout.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchmarks.judge_worlds import Drifting, queue_reference, queue_rollout
+from rollout.analysis import ArmWindow, Histogram, JudgeConfig, Window, absorb, config_for, new_state
+from rollout.analysis.design import design_of, log_pass
+from rollout.analysis.fit import fit_noise
+from tests.unit.analysis.bursts import BOUNDS, LOOK, Request, binned, looks, traffic
+
+WINDOWS = 40
+LADDER = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9)
+BURST_LADDER = (0.1, 0.3, 0.5, 0.5)
+World = Callable[[int], tuple[JudgeConfig, Iterable[Window]]]
+
+
+@dataclass(frozen=True)
+class End:
+    """`failed`, `proved`: after how many canary requests the judge would roll back, and each claim was proved; absent = never."""
+
+    failed: int | None
+    proved: dict[str, int]
+
+
+def judged(told: JudgeConfig, windows: Iterable[Window]) -> End:
+    """Every window taken in; a rollback does not end it, so that a false proof after one is counted too."""
+    state, requests, seen = new_state(told), 0, 0
+    failed: int | None = None
+    proved: dict[str, int] = {}
+    need = -math.log(told.beta)
+    for window in windows:
+        state = absorb(told, state, window)
+        requests, seen = requests + window.canary.requests, seen + 1
+        if failed is None and (state.crossing or state.breaker.tripped):
+            failed = requests
+        for claim, log in log_pass(design_of(told), state).items():
+            if log >= need:
+                proved.setdefault(claim, requests)
+    assert seen >= WINDOWS
+    return End(failed, proved)
+
+
+def ends(count: int, world: World, first: int = 0) -> list[End]:
+    """`count` rollouts of a world, each with a seed of its own."""
+    return [judged(*world(seed)) for seed in range(first, first + count)]
+
+
+def drifting(world: Drifting, fitted: bool = False) -> World:
+    """The published traffic. `fitted`: the canary's own noise is estimated on a history of the same replica, as before a real rollout."""
+
+    def once(seed: int) -> tuple[JudgeConfig, Iterable[Window]]:
+        rng = np.random.default_rng((11, seed))
+        reference = world.reference(rng)
+        noise = fit_noise(reference, world.history(rng)) if fitted else (0.0, 0.0)
+        rungs = 4 if world.ramp else 1
+        return config_for("rich", rungs=rungs, reference_ttft=reference, noise=noise), world.rollout(rng)
+
+    return once
+
+
+def one_replica_a_side(slow: float = 1.0) -> World:
+    """Latency depends on the requests in flight; one replica a side over the whole ladder, judged by the defaults for that case."""
+
+    def once(seed: int) -> tuple[JudgeConfig, Iterable[Window]]:
+        rng = np.random.default_rng((12, seed))
+        reference = queue_reference(rng, 4.0, 20)
+        return config_for("rich", rungs=len(LADDER), reference_ttft=reference), queue_rollout(rng, 4.0, slow, LADDER, 7)
+
+    return once
+
+
+def bursting(slow: float = 1.0, failing: float = 0.0) -> World:
+    """The bursty traffic of `bursts`, request by request."""
+    each = WINDOWS // len(BURST_LADDER)
+
+    def windows(seed: int) -> Iterator[Window]:
+        seen = looks(traffic(seed, BURST_LADDER, each * LOOK, slow, failing), WINDOWS)
+        for index, requests in enumerate(seen):
+            sides = [[r for r in requests if r.canary is canary] for canary in (False, True)]
+            stable, canary = map(arm, sides)
+            share, changed = BURST_LADDER[index // each], index > 0 and index % each == 0
+            counts = (canary.requests, len(requests))
+            yield Window(index, index // each, LOOK, stable, canary, (), 1.0, share, counts, weight_changed=changed)
+
+    def once(seed: int) -> tuple[JudgeConfig, Iterable[Window]]:
+        before = [r for look in looks(traffic(100_000 + seed, (0.0,), WINDOWS * LOOK), WINDOWS) for r in look]
+        reference = Histogram(BOUNDS, binned(before))
+        return config_for("rich", rungs=len(BURST_LADDER), reference_ttft=reference, noise=(0.0, 0.0)), windows(seed)
+
+    return once
+
+
+def arm(requests: list[Request]) -> ArmWindow:
+    """One side of a look."""
+    return ArmWindow(len(requests), sum(r.failed for r in requests), Histogram(BOUNDS, binned(requests)))
