@@ -22,7 +22,7 @@ from benchmarks.judge.speed import measured, spoken
 from benchmarks.judge.worlds import Drifting
 from rollout.analysis import Histogram
 
-CHUNK = 16
+CHUNK = 50
 WORKERS = 2
 SAME = 20  # rollouts on which the batch path is held against the single path
 _STARTED = time.monotonic()
@@ -63,7 +63,7 @@ def main() -> int:
 
 
 def _everything(pool: Pool, cells: list[Cell], quick: bool, base: int, only: bool) -> tuple[tables.Results, dict[str, claims.Needed]]:
-    most = max((c.reps for c in cells), default=0)
+    most = max((c.reps for c in cells if c.before is not None), default=0)
     sizes = experiments.by_chunks(most, CHUNK)
     kinds = sorted({c.before for c in cells if c.before is not None})
     asked = [(kind, chunk, size, base) for kind in kinds for chunk, size in enumerate(sizes)]

@@ -1,4 +1,4 @@
-"""How much is needed until one claim alone is proved: canary requests, or pairs of probes. Smooth traffic.
+"""How much is needed until one claim alone is proved: canary requests, pairs or minutes. Smooth traffic.
 
 Evidence comes from `rollout.analysis` only; "all edges" is its count process on every edge of 2 to 60 %, which no plan asks for.
 """
@@ -9,29 +9,42 @@ from collections.abc import Callable
 import numpy as np
 
 from benchmarks.judge.experiments import seed
-from benchmarks.judge.lockstep import advance
-from benchmarks.judge.worlds import EDGES, Drifting, Rng, Traffic
-from rollout.analysis import Histogram, JudgeConfig, ProbePair, config_for, new_state
+from benchmarks.judge.worlds import EDGES, SECONDS, STABLE_RIGHT, Drifting, Floats, Rng, Traffic, answers
+from rollout.analysis import Histogram, JudgeConfig, ProbePair, QualityPair, config_for, new_state
 from rollout.analysis.betting import PROBE_ODDS, probes_harmless, probes_slower
+from rollout.analysis.config import GIB
 from rollout.analysis.design import design_of, log_pass
 from rollout.analysis.hypergeometric import Counts
+from rollout.analysis.judge import absorb_many
 from rollout.analysis.latency import PASS_STEPS
 from rollout.analysis.noise import Bank, Noise
+from rollout.analysis.quality import FRACTIONS, bets_against, quality_kept, quality_lost
 from rollout.analysis.reference import reference_of
+from rollout.analysis.slope import Trend
 
 Needed = list[int | None]  # by rollout; None = not within the time
 BODIES = (0.1, 0.2, 0.3, 0.5)
 EVERY_EDGE = (0.2, 0.3, 0.5, 1.0)
 ERRORS = (0.003, 0.005, 0.01, 0.02, 0.05)
 SLOWER_PROBES = (0.0, 0.1, 0.2, 0.5, 1.0)
+RIGHT, KEPT = (0.92, 0.90, 0.88, 0.84), (0.03, 0.05)  # the canary's share of right answers; losses to disprove
+RISES = (0.0, 1.0, 2.0, 4.0)  # GiB an hour
 _FAIL, _PASS = math.log(100.0), math.log(20.0)
-_PROBES = 600
+_PROBES, _ANSWERS, _LOOKS = 600, 2000, 120
+_MEMORY_SD, _MEMORY_PHI = 0.3, 0.9  # GiB, a window
 _PROBE_SD = 0.5  # of the log ratio of two answers to the same prompt
 
 
 def names() -> list[str]:
     """Every claim; the words before the last are the kind, the last is its margin."""
-    kinds = (("body", BODIES), ("all edges", EVERY_EDGE), ("errors", ERRORS), ("probes slower", SLOWER_PROBES), ("probes harmless", (0.2,)))
+    kinds: tuple[tuple[str, tuple[float, ...]], ...] = (
+        ("body", BODIES),
+        ("all edges", EVERY_EDGE),
+        ("errors", ERRORS),
+        ("probes slower", SLOWER_PROBES),
+        ("probes harmless", (0.2,)),
+    )
+    kinds += (("quality lost", RIGHT), ("quality kept", KEPT), ("memory", RISES))
     return [f"{kind} {margin:g}" for kind, margins in kinds for margin in margins]
 
 
@@ -42,6 +55,10 @@ def needed(name: str, chunk: int, count: int, base: int) -> Needed:
     if kind.startswith("probes"):
         harmless = kind.endswith("harmless")
         return [_probes(rng, 0.0 if harmless else margin, harmless) for _ in range(count)]
+    if kind.startswith("quality"):
+        return [_quality(rng, margin, kind.endswith("kept")) for _ in range(count)]
+    if kind == "memory":
+        return [_memory(rng, margin) for _ in range(count)]
     world = Drifting(drift=False, windows=300 if kind == "errors" or margin < 0.2 else 250)
     references, traffic = world.references(rng, count), world.traffic(rng, count)
     if kind == "all edges":
@@ -65,7 +82,7 @@ def _claimed(configs: list[JudgeConfig], traffic: Traffic, claim: Callable[[dict
         if not going:
             break
         windows = [traffic.window(i, t) for i in going]
-        for i, state in zip(going, advance([configs[i] for i in going], [states[i] for i in going], windows), strict=True):
+        for i, state in zip(going, absorb_many([configs[i] for i in going], [states[i] for i in going], windows), strict=True):
             states[i] = state
             if claim(log_pass(designs[i], state)) >= _PASS:
                 found[i] = int(served[i, t])
@@ -96,6 +113,33 @@ def _probes(rng: Rng, slow: float, harmless: bool) -> int | None:
     for number, (s, c) in enumerate(zip(stable, canary, strict=True), start=1):
         pair = [ProbePair(float(s), float(c), True, True)]
         log = log + (probes_harmless(pair, 0.2) if harmless else probes_slower(pair, 0.0))
-        if np.logaddexp.reduce(log) - math.log(len(log)) >= (_PASS if harmless else _FAIL):
+        if _mixed(log) >= (_PASS if harmless else _FAIL):
             return number
     return None
+
+
+def _quality(rng: Rng, margin: float, kept: bool) -> int | None:
+    """Pairs until the replay alone decides; `margin`: the canary's share of right answers, or (kept) the loss to disprove."""
+    log = np.zeros(len(FRACTIONS) if kept else bets_against(0.0, binary=True))
+    for number, (s, c) in enumerate(answers(rng, (_ANSWERS,), STABLE_RIGHT if kept else margin), start=1):
+        pair = [QualityPair(float(s), float(c))]
+        log = log + (quality_kept(pair, margin) if kept else quality_lost(pair, 0.0, binary=True))
+        if _mixed(log) >= (_PASS if kept else _FAIL):
+            return number
+    return None
+
+
+def _memory(rng: Rng, rise: float) -> int | None:
+    """Minutes until the slope alone decides, nothing tolerated."""
+    trend, own = Trend(), rng.normal() * _MEMORY_SD
+    for look in range(1, _LOOKS + 1):
+        hours = look * SECONDS / 3600
+        trend = trend.observed(hours, (rise * hours + own) * GIB, _MEMORY_SD * GIB, _MEMORY_PHI)
+        if _mixed(trend.evidence(0.0)) >= _FAIL:
+            return math.ceil(look * SECONDS / 60)
+        own = _MEMORY_PHI * own + math.sqrt(1 - _MEMORY_PHI**2) * _MEMORY_SD * rng.normal()
+    return None
+
+
+def _mixed(log: Floats) -> float:
+    return float(np.logaddexp.reduce(log)) - math.log(len(log))

@@ -4,14 +4,14 @@ import math
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from benchmarks.judge.lockstep import SETTINGS, Outcome, Until, configured, judge_many, prepared
 from benchmarks.judge.queues import queue_references, queue_traffic
 from benchmarks.judge.rules import NEVER, Rule, rules, tunable
-from benchmarks.judge.worlds import Drifting, Rng, Traffic
+from benchmarks.judge.worlds import STABLE_RIGHT, Drifting, Rng, Traffic
 from rollout.analysis import Histogram, JudgeConfig, config_for
 
 IDENTICAL = {
@@ -34,12 +34,14 @@ AT_THE_MARGIN: dict[str, dict[str, Any]] = {
     "body +20 %": {"slow": 1.2},
     "tail odds x2": {"tail_odds": 2.0},
     "errors +1 pp": {"more_errors": 0.01},
+    "quality -5 pp": {"right": STABLE_RIGHT - 0.05},
 }
 # The same in the queues: the part of requests made six times slower that doubles the odds of exceeding 0.5 s on a balanced rung.
 QUEUE_MARGIN: dict[str, dict[str, Any]] = {
     "body +20 %": {"slow_first": 1.2},
     "tail odds x2": {"tail": 0.0095},
     "errors +1 pp": {"more_errors": 0.01},
+    "quality -5 pp": {"right": STABLE_RIGHT - 0.05},
 }
 RACE: dict[str, Drifting] = {
     "identical": Drifting(),
@@ -76,12 +78,16 @@ class Cell:
     reps: int
     rungs: int = 1
     queue: tuple[tuple[str, Any], ...] = ()
-    options: tuple[tuple[str, Any], ...] = ()
 
     @property
     def before(self) -> tuple[bool, float] | None:
         """(drift, noise) of the hour before, which does not depend on the canary. None: the queues prepare for themselves."""
-        return (self.world.drift, self.world.noise) if self.world else None
+        return (self.world.drift, self.world.noise) if self.world and any(judge in SETTINGS for judge in self.judges) else None
+
+    @property
+    def quality(self) -> Literal["binary"] | None:
+        """Whether prompts are replayed."""
+        return "binary" if (self.world and self.world.right is not None) or "right" in dict(self.queue) else None
 
 
 def seed(*words: object) -> Rng:
@@ -98,16 +104,16 @@ def prepare(before: tuple[bool, float], chunk: int, count: int, base: int) -> Pr
 def run(cell: Cell, chunk: int, count: int, before: Prepared | None, tuned: Sequence[Rule], base: int) -> Found:
     """`count` rollouts of a cell, judged by each of its judges: all of them see the same traffic."""
     rng = seed(base, cell.table, cell.row, chunk)
-    if cell.world is None or before is None:
+    if cell.world is None:
         return _queue(cell, rng, count)
-    references, noises = before[0][:count], before[1][:count]
+    references, noises = (before[0][:count], before[1][:count]) if before else ([], [])
     traffic = cell.world.traffic(rng, count)
     traffic = replace(traffic, rung=np.arange(traffic.windows) * cell.rungs // traffic.windows)
     known = {**rules(), **{rule.name: rule for rule in tuned}}
     found: Found = {}
     for judge in cell.judges:
         if judge in SETTINGS:
-            configs = configured(judge, references, noises, cell.rungs, **dict(cell.options))
+            configs = configured(judge, references, noises, cell.rungs, quality=cell.quality)
             found[judge] = judge_many(configs, traffic, cell.until)
         elif judge in known:
             found[judge] = ruled(known[judge], traffic)
@@ -116,7 +122,9 @@ def run(cell: Cell, chunk: int, count: int, before: Prepared | None, tuned: Sequ
 
 def _queue(cell: Cell, rng: Rng, count: int) -> Found:
     traffic = queue_traffic(rng, count, **dict(cell.queue))
-    configs: list[JudgeConfig] = [config_for("rich", rungs=cell.rungs, reference_ttft=r) for r in queue_references(rng, count)]
+    configs: list[JudgeConfig] = [
+        config_for("rich", rungs=cell.rungs, reference_ttft=r, quality=cell.quality) for r in queue_references(rng, count)
+    ]
     return {QUEUE: judge_many(configs, traffic, cell.until)}
 
 
@@ -146,16 +154,19 @@ def cells(quick: bool) -> list[Cell]:
     ours = tuple(SETTINGS)
     found: list[Cell] = []
     for name, world in IDENTICAL.items():
-        found.append(Cell("null", name, world, ours + tools, "fail", n, rungs=4 if world.ramp else 1))
+        found.append(Cell("null", name, world, ours, "fail", n, rungs=4 if world.ramp else 1))
         judge = ours[3] if world.noise else PLAIN
         for margin, change in AT_THE_MARGIN.items():
             found.append(Cell("margin", f"{margin}, {name}", replace(world, **change), (judge,), "pass", n, rungs=4 if world.ramp else 1))
     found.append(Cell("null", "1+1 in flight", None, (QUEUE,), "fail", n, rungs=6))
     for margin, change in QUEUE_MARGIN.items():
         found.append(Cell("margin", f"{margin}, 1+1 in flight", None, (QUEUE,), "pass", n, rungs=6, queue=tuple(change.items())))
+    found += [Cell("null", name, world, tools, "fail", 500) for name, world in IDENTICAL.items()]
     some = 150 if quick else 300
     for name, change in WORSE.items():
-        found.append(Cell("detect", name, replace(IDENTICAL["drift"], **change), ours + tools, "fail", some))
+        worse = replace(IDENTICAL["drift"], **change)
+        found.append(Cell("detect", name, worse, ours, "fail", 2 * some if name == "+20 %" else some))
+        found.append(Cell("detect", name, worse, tools, "fail", 2000 if name == "+20 %" else 500))
     for name, world in RACE.items():
         found.append(Cell("race", name, world, (PLAIN,), "first", some))
     slow = Drifting(rate=1.0, share=0.05)

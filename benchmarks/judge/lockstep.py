@@ -8,9 +8,10 @@ from typing import Any, Literal
 import numpy as np
 
 from benchmarks.judge.worlds import Drifting, Rng, Traffic
-from rollout.analysis import Histogram, JudgeConfig, JudgeState, Window, absorb, config_for, new_state, verdict
+from rollout.analysis import Histogram, JudgeConfig, JudgeState, Window, config_for, new_state, verdict
 from rollout.analysis.design import Design, design_of, log_pass
 from rollout.analysis.fit import fit_noise
+from rollout.analysis.judge import absorb, absorb_many
 
 Until = Literal["fail", "pass", "first", "end"]
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -74,11 +75,6 @@ def proved(design: Design, state: JudgeState) -> bool:
     return bool(claims) and min(claims.values()) >= -math.log(design.config.beta)
 
 
-def advance(configs: Sequence[JudgeConfig], states: Sequence[JudgeState], windows: Sequence[Window]) -> list[JudgeState]:
-    """Each rollout's state after its window."""
-    return [absorb(c, s, w) for c, s, w in zip(configs, states, windows, strict=True)]
-
-
 def judge_many(configs: Sequence[JudgeConfig], traffic: Traffic, until: Until) -> list[Outcome]:
     """Each rollout of `traffic` under its own config. `until`: what ends one early; with "pass" a rollback does not end it."""
     races = [_Race(config) for config in configs]
@@ -87,7 +83,7 @@ def judge_many(configs: Sequence[JudgeConfig], traffic: Traffic, until: Until) -
         if not going:
             break
         windows = [traffic.window(i, t) for i in going]
-        states = advance([races[i].config for i in going], [races[i].state for i in going], windows)
+        states = absorb_many([races[i].config for i in going], [races[i].state for i in going], windows)
         for i, state, window in zip(going, states, windows, strict=True):
             races[i].note(state, window)
     return [race.outcome() for race in races]
@@ -107,7 +103,7 @@ def single_differs(configs: Sequence[JudgeConfig], traffic: Traffic) -> int:
     """How many of these rollouts end with another state through `absorb_many` than through `absorb`."""
     many = [new_state(config) for config in configs]
     for t in range(traffic.windows):
-        many = advance(list(configs), many, [traffic.window(i, t) for i in range(traffic.rollouts)])
+        many = absorb_many(list(configs), many, [traffic.window(i, t) for i in range(traffic.rollouts)])
     differing = 0
     for i, config in enumerate(configs):
         state = new_state(config)

@@ -77,7 +77,7 @@ LATE_MINUTES: dict[str, float] = {
     "x2, restarts each 15 min": 0.5,
 }
 
-# power (None: not printed), median, 90th percentile: canary requests, or pairs
+# power (None: not printed), median, 90th percentile: canary requests, pairs, or minutes
 NEEDED: dict[str, tuple[float | None, float | None, float | None]] = {
     "body 0.1": (None, 462, 1107),
     "body 0.2": (None, 136, 313),
@@ -98,4 +98,14 @@ NEEDED: dict[str, tuple[float | None, float | None, float | None]] = {
     "probes slower 0.5": (None, 30, None),
     "probes slower 1": (None, 14, None),
     "probes harmless 0.2": (None, 93, None),
+    "quality lost 0.92": (None, None, None),
+    "quality lost 0.9": (0.35, None, None),
+    "quality lost 0.88": (0.99, 679, None),
+    "quality lost 0.84": (None, 207, None),
+    "quality kept 0.03": (None, 673, None),
+    "quality kept 0.05": (None, 254, None),
+    "memory 0": (0.005, None, None),
+    "memory 1": (0.35, None, None),
+    "memory 2": (None, 38, None),
+    "memory 4": (None, 22, None),
 }

@@ -5,7 +5,7 @@ All rollouts advance together, request by request; the arrays hold when each req
 
 import numpy as np
 
-from benchmarks.judge.worlds import EDGES, SECONDS, Floats, Ints, Rng, Traffic, histogram
+from benchmarks.judge.worlds import EDGES, PROMPTS, SECONDS, Floats, Ints, Rng, Traffic, answers, histogram
 from rollout.analysis import Histogram
 
 RUNGS = (0.05, 0.10, 0.25, 0.50, 0.75, 0.90)
@@ -51,6 +51,7 @@ def queue_traffic(
     slow_first: float = 1.0,
     tail: float = 0.0,
     more_errors: float = 0.0,
+    right: float | None = None,
     rungs: tuple[float, ...] = RUNGS,
     each: int = 20,
 ) -> Traffic:
@@ -69,6 +70,7 @@ def queue_traffic(
         load_ratio=share / (1 - share),
         rung=np.repeat(np.arange(len(rungs)), each),
         moved=np.arange(len(share)) % each == 0,
+        right=None if right is None else answers(rng, (count, len(share), PROMPTS), right),
     )
 
 

@@ -116,12 +116,12 @@ def print_needed(needed: dict[str, Needed]) -> None:
         values = needed[name]
         found = [v for v in values if v is not None]
         usual = 2 * len(found) >= len(values)
-        pairs = name.startswith("probes")
-        low = 1.0 if pairs else _LEAST
+        unit = {"probes": "pairs", "quality": "pairs", "memory": "minutes"}.get(name.split()[0], "canary requests")
+        low = _LEAST if unit == "canary requests" else 1.0
         rows.append(
             [
                 name,
-                "pairs" if pairs else "canary requests",
+                unit,
                 rate(len(found), len(values), power, published.NULL_REPS if power and power < 0.5 else published.OTHER_REPS),
                 middle(found, median, least=low) if usual or median else "-",
                 middle(found, most, 0.9, least=low) if usual else "-",

@@ -11,7 +11,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from rollout.analysis import ArmWindow, Histogram, Window
+from rollout.analysis import ArmWindow, Histogram, QualityPair, Window
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -19,6 +19,7 @@ Rng = np.random.Generator
 
 EDGES = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0, 160.0, 640.0, 2560.0)
 SECONDS = 30.0
+STABLE_RIGHT, PROMPTS = 0.92, 10  # share of right answers, prompts replayed in a window
 TAIL_FROM = 0.5  # seconds: the first edge of the reference's tail (exceedance 2 to 20 %)
 _RAMP = (0.05, 0.1, 0.25, 0.5)
 _LOG_EDGES = np.log(np.array(EDGES))
@@ -28,7 +29,10 @@ _NORMAL = np.array([NormalDist().cdf(z) for z in _GRID])
 
 @dataclass(frozen=True, eq=False)
 class Traffic:
-    """Counts of R rollouts over T windows. `*_ttft`: (R, T, buckets); `*_errors`: (R, T); `share`, `load_ratio`, `rung`, `moved`: (T,)."""
+    """Counts of R rollouts over T windows. `*_ttft`: (R, T, buckets); `*_errors`: (R, T); `share`, `load_ratio`, `rung`, `moved`: (T,).
+
+    `right`: (R, T, prompts, 2), whether stable's and the canary's answer to each replayed prompt was right.
+    """
 
     canary_ttft: Ints
     stable_ttft: Ints
@@ -38,6 +42,7 @@ class Traffic:
     load_ratio: Floats
     rung: Ints
     moved: NDArray[np.bool_]
+    right: NDArray[np.bool_] | None = None
 
     @property
     def rollouts(self) -> int:
@@ -47,7 +52,7 @@ class Traffic:
     @property
     def windows(self) -> int:
         """T."""
-        return self.canary_errors.shape[1]
+        return len(self.share)
 
     def canary_requests(self) -> Ints:
         """(R, T): requests of the canary up to and including each window."""
@@ -67,6 +72,7 @@ class Traffic:
             expected_share=float(self.share[t]),
             share_counts=(n, n + m),
             weight_changed=bool(self.moved[t]),
+            quality=() if self.right is None else tuple(QualityPair(float(s), float(c)) for s, c in self.right[rollout, t]),
         )
 
     def one(self, rollout: int) -> Iterator[Window]:
@@ -79,7 +85,8 @@ class Drifting:
     """One kind of traffic and one kind of canary. `noise`: sd of the canary's own log latency (correlation 0.8; stable a third).
 
     `slow`: factor on the canary's latency, from window `onset` on; `tail`, `tail_factor`: part of its requests made that much slower on
-    top; `tail_odds`: its odds of exceeding each tail edge over stable's; `errors`: its rate; `more_errors`: what it fails more than stable.
+    top; `tail_odds`: its odds of exceeding each tail edge over stable's; `errors`: its rate; `more_errors`: what it fails more than stable;
+    `right`: its share of right answers to replayed prompts (None: none are replayed).
     """
 
     drift: bool = True
@@ -92,6 +99,7 @@ class Drifting:
     tail_odds: float = 1.0
     errors: float = 0.002
     more_errors: float = 0.0
+    right: float | None = None
     share: float = 0.1
     windows: int = 120
     rate: float = 10.0
@@ -129,6 +137,7 @@ class Drifting:
             load_ratio=np.ones(self.windows),
             rung=quarter if self.ramp else np.zeros(self.windows, dtype=np.int64),
             moved=np.zeros(self.windows, dtype=bool),
+            right=None if self.right is None else answers(rng, (*load.shape, PROMPTS), self.right),
         )
 
     def _canary(self, load: Floats) -> Floats:
@@ -149,6 +158,12 @@ class Drifting:
         phase = rng.uniform(0, 2 * np.pi, (2, count, 1))
         load = 0.35 * np.sin(turns + phase[0]) + _ar1(rng, shape, 0.9, 0.2) + 0.7 * overload
         return load, overload, np.exp(0.4 * np.sin(turns + phase[1]))
+
+
+def answers(rng: Rng, shape: tuple[int, ...], right: float) -> NDArray[np.bool_]:
+    """Whether stable's (92 %) and the canary's (`right`) answers are right: (*shape, 2). Half the prompts are as hard for both."""
+    luck, other = rng.random(shape), rng.random(shape)
+    return np.stack((luck < STABLE_RIGHT, np.where(rng.random(shape) < 0.5, luck, other) < right), axis=-1)
 
 
 def _ar1(rng: Rng, shape: tuple[int, ...], phi: float, sd: float) -> Floats:

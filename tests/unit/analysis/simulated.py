@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.judge_worlds import Drifting, queue_reference, queue_rollout
+from benchmarks.judge.queues import queue_references, queue_traffic
+from benchmarks.judge.worlds import Drifting
 from rollout.analysis import ArmWindow, Histogram, JudgeConfig, Window, absorb, config_for, new_state
 from rollout.analysis.design import design_of, log_pass
 from rollout.analysis.fit import fit_noise
@@ -57,10 +58,10 @@ def drifting(world: Drifting, fitted: bool = False) -> World:
 
     def once(seed: int) -> tuple[JudgeConfig, Iterable[Window]]:
         rng = np.random.default_rng((11, seed))
-        reference = world.reference(rng)
-        noise = fit_noise(reference, world.history(rng)) if fitted else (0.0, 0.0)
+        reference = world.references(rng, 1)[0]
+        noise = fit_noise(reference, world.histories(rng, 1)[0]) if fitted else (0.0, 0.0)
         rungs = 4 if world.ramp else 1
-        return config_for("rich", rungs=rungs, reference_ttft=reference, noise=noise), world.rollout(rng)
+        return config_for("rich", rungs=rungs, reference_ttft=reference, noise=noise), world.traffic(rng, 1).one(0)
 
     return once
 
@@ -70,8 +71,10 @@ def one_replica_a_side(slow: float = 1.0) -> World:
 
     def once(seed: int) -> tuple[JudgeConfig, Iterable[Window]]:
         rng = np.random.default_rng((12, seed))
-        reference = queue_reference(rng, 4.0, 20)
-        return config_for("rich", rungs=len(LADDER), reference_ttft=reference), queue_rollout(rng, 4.0, slow, LADDER, 7)
+        reference = queue_references(rng, 1, 20)[0]
+        return config_for("rich", rungs=len(LADDER), reference_ttft=reference), queue_traffic(rng, 1, slow=slow, rungs=LADDER, each=7).one(
+            0
+        )
 
     return once
 
