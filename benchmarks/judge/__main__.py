@@ -8,6 +8,7 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy: the two processes are the parallelism
 
 import argparse
+import resource
 import sys
 import time
 from collections.abc import Iterator
@@ -32,13 +33,15 @@ def main() -> int:
     """Runs everything and prints it."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.judge", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer replications")
+    parser.add_argument("--reps", type=int, help="rollouts of each identical canary (250 with --quick, else 1000); the other cells follow")
     parser.add_argument("--only", default="", help="only the cells whose table or row contains this word; no bars")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    cells = [c for c in experiments.cells(options.quick) if options.only in f"{c.table}: {c.row}"]
+    reps = options.reps or (250 if options.quick else 1000)
+    cells = [c for c in experiments.cells(reps) if options.only in f"{c.table}: {c.row}"]
     with get_context("fork").Pool(WORKERS) as pool:
-        results, needed = _everything(pool, cells, options.quick, options.seed, bool(options.only))
-        differing = sum(pool.starmap(_differing, [(half, options.seed) for half in range(2)]))
+        results, needed = _everything(pool, cells, 0 if options.only else 3 * reps // 5, options.seed)
+        same = pool.starmap(_differing, [(half, options.seed) for half in range(2)])
     if options.only:
         for (table, row, judge), outcomes in results.items():
             lost = tables.failed(outcomes)
@@ -54,7 +57,9 @@ def main() -> int:
     _note("speed")
     speed = measured()
     print(spoken(speed))
-    print(f"batch and single path: {differing} of {SAME} rollouts differ; {time.monotonic() - _STARTED:.0f} s in all")
+    differing = sum(count for count, _ in same)
+    apart = max(largest for _, largest in same)
+    print(f"batch and single path: {differing} of {SAME} rollouts differ (evidence apart by at most {apart:.0e}); {_spent()}")
     found = bars.check(results, differing, speed)
     for text in found.broken:
         print(f"BROKEN: {text}")
@@ -62,7 +67,7 @@ def main() -> int:
     return 1 if found.broken else 0
 
 
-def _everything(pool: Pool, cells: list[Cell], quick: bool, base: int, only: bool) -> tuple[tables.Results, dict[str, claims.Needed]]:
+def _everything(pool: Pool, cells: list[Cell], claimed: int, base: int) -> tuple[tables.Results, dict[str, claims.Needed]]:
     most = max((c.reps for c in cells if c.before is not None), default=0)
     sizes = experiments.by_chunks(most, CHUNK)
     kinds = sorted({c.before for c in cells if c.before is not None})
@@ -76,9 +81,8 @@ def _everything(pool: Pool, cells: list[Cell], quick: bool, base: int, only: boo
         for chunk, size in enumerate(experiments.by_chunks(cell.reps, CHUNK)):
             ready: Prepared | None = before[cell.before, chunk] if cell.before is not None else None
             tasks.append(("cell", cell, chunk, size, ready, tuned, base))
-    if not only:
-        sizes = experiments.by_chunks(150 if quick else 300, CHUNK)
-        tasks += [("claim", name, chunk, size, base) for name in claims.names() for chunk, size in enumerate(sizes)]
+    sizes = experiments.by_chunks(claimed, CHUNK)
+    tasks += [("claim", name, chunk, size, base) for name in claims.names() for chunk, size in enumerate(sizes)]
     results: tables.Results = {}
     needed: dict[str, claims.Needed] = {}
     for done, (task, found) in enumerate(_ordered(pool, tasks), start=1):
@@ -103,7 +107,7 @@ def _task(task: tuple[Any, ...]) -> Any:
     return experiments.run(cell, chunk, size, ready, experiments.with_thresholds(thresholds), base)
 
 
-def _differing(half: int, base: int) -> int:
+def _differing(half: int, base: int) -> tuple[int, float]:
     """Batch against single path on half of SAME rollouts: one half without and one with replica noise, over a ramp."""
     rng = experiments.seed(base, "same", half)
     world = Drifting(ramp=True, slow=1.05)
@@ -111,6 +115,12 @@ def _differing(half: int, base: int) -> int:
     setting = ("tolerated 5 %, v=0", "tolerated 5 %, fitted")[half]
     configs = configured(setting, references, [(0.05, 0.8)] * len(references), rungs=4)
     return single_differs(configs, world.traffic(rng, SAME // 2))
+
+
+def _spent() -> str:
+    """Wall clock, and what it would be with two cores to ourselves."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return f"{time.monotonic() - _STARTED:.0f} s in all, {sum(u.ru_utime + u.ru_stime for u in used):.0f} s of processor time"
 
 
 def _note(text: str) -> None:

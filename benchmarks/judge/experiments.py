@@ -147,9 +147,9 @@ def with_thresholds(thresholds: Sequence[tuple[str, float]]) -> list[Rule]:
     return [replace(by_name[name], name=name, threshold=threshold) for name, threshold in thresholds]
 
 
-def cells(quick: bool) -> list[Cell]:
-    """Every cell, the longest first."""
-    n = 250 if quick else 1000
+def cells(n: int) -> list[Cell]:
+    """Every cell, the longest first. `n`: rollouts of identical canaries; the others follow from it."""
+    at_margin, some, many = 4 * n // 5, 3 * n // 5, 2 * n
     tools = tuple(rules()) + tuple(f"{rule.name}, calibrated" for rule in tunable())
     ours = tuple(SETTINGS)
     found: list[Cell] = []
@@ -157,16 +157,17 @@ def cells(quick: bool) -> list[Cell]:
         found.append(Cell("null", name, world, ours, "fail", n, rungs=4 if world.ramp else 1))
         judge = ours[3] if world.noise else PLAIN
         for margin, change in AT_THE_MARGIN.items():
-            found.append(Cell("margin", f"{margin}, {name}", replace(world, **change), (judge,), "pass", n, rungs=4 if world.ramp else 1))
+            found.append(
+                Cell("margin", f"{margin}, {name}", replace(world, **change), (judge,), "pass", at_margin, rungs=4 if world.ramp else 1)
+            )
     found.append(Cell("null", "1+1 in flight", None, (QUEUE,), "fail", n, rungs=6))
     for margin, change in QUEUE_MARGIN.items():
-        found.append(Cell("margin", f"{margin}, 1+1 in flight", None, (QUEUE,), "pass", n, rungs=6, queue=tuple(change.items())))
-    found += [Cell("null", name, world, tools, "fail", 500) for name, world in IDENTICAL.items()]
-    some = 150 if quick else 300
+        found.append(Cell("margin", f"{margin}, 1+1 in flight", None, (QUEUE,), "pass", at_margin, rungs=6, queue=tuple(change.items())))
+    found += [Cell("null", name, world, tools, "fail", many) for name, world in IDENTICAL.items()]
     for name, change in WORSE.items():
         worse = replace(IDENTICAL["drift"], **change)
         found.append(Cell("detect", name, worse, ours, "fail", 2 * some if name == "+20 %" else some))
-        found.append(Cell("detect", name, worse, tools, "fail", 2000 if name == "+20 %" else 500))
+        found.append(Cell("detect", name, worse, tools, "fail", 4 * many if name == "+20 %" else many))
     for name, world in RACE.items():
         found.append(Cell("race", name, world, (PLAIN,), "first", some))
     slow = Drifting(rate=1.0, share=0.05)

@@ -1,7 +1,7 @@
 """Rollouts through the judge, many side by side: every window goes through `rollout.analysis`, there is no second implementation here."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,7 +13,8 @@ from rollout.analysis.design import Design, design_of, log_pass
 from rollout.analysis.fit import fit_noise
 from rollout.analysis.judge import absorb, absorb_many
 
-Until = Literal["fail", "pass", "first", "end"]
+Until = Literal["fail", "pass", "first"]
+SAME = 1e-4  # of evidence, in natural logarithms: one step of the half precision the laws are kept in
 SETTINGS: dict[str, dict[str, Any]] = {
     "tolerated 0, v=0": {"tolerated_latency": 0.0, "tolerated_error_odds": 1.0},
     "tolerated 5 %, v=0": {},
@@ -48,20 +49,19 @@ class _Race:
         self.failed: tuple[int, int] | None = None
         self.passed: tuple[int, int] | None = None
 
-    def note(self, state: JudgeState, window: Window) -> None:
-        """Takes the state after one more window and writes down what it decides."""
+    def note(self, state: JudgeState, window: Window, until: Until) -> None:
+        """Takes the state after one more window and writes down what it decides. A promotion counts as proved even after a rollback."""
         self.state, self.seen, self.requests = state, self.seen + 1, self.requests + window.canary.requests
         if self.failed is None and (state.crossing or state.breaker.tripped):
             self.failed = (self.seen, self.requests)
-        if self.passed is None and proved(self.design, state) and (self.failed or verdict(self.config, state).kind == "pass"):
+        if until == "fail" or self.passed or not proved(self.design, state):
+            return
+        if self.failed or verdict(self.config, state).kind == "pass":
             self.passed = (self.seen, self.requests)
 
     def over(self, until: Until) -> bool:
         """Whether nothing more is asked of this rollout."""
-        if until == "end":
-            return False
-        ended = {"fail": self.failed, "pass": self.passed, "first": self.failed or self.passed}
-        return ended[until] is not None
+        return {"fail": self.failed, "pass": self.passed, "first": self.failed or self.passed}[until] is not None
 
     def outcome(self) -> Outcome:
         """How it ended."""
@@ -85,32 +85,31 @@ def judge_many(configs: Sequence[JudgeConfig], traffic: Traffic, until: Until) -
         windows = [traffic.window(i, t) for i in going]
         states = absorb_many([races[i].config for i in going], [races[i].state for i in going], windows)
         for i, state, window in zip(going, states, windows, strict=True):
-            races[i].note(state, window)
+            races[i].note(state, window, until)
     return [race.outcome() for race in races]
 
 
-def judge_one(config: JudgeConfig, windows: Iterable[Window], until: Until) -> Outcome:
-    """One rollout, window by window through `absorb`."""
-    race = _Race(config)
-    for window in windows:
-        race.note(absorb(config, race.state, window), window)
-        if race.over(until):
-            break
-    return race.outcome()
-
-
-def single_differs(configs: Sequence[JudgeConfig], traffic: Traffic) -> int:
-    """How many of these rollouts end with another state through `absorb_many` than through `absorb`."""
+def single_differs(configs: Sequence[JudgeConfig], traffic: Traffic) -> tuple[int, float]:
+    """How many of these rollouts `absorb_many` decides otherwise than `absorb` (the evidence at any place apart by more than `SAME`, another
+    crossing or tally), and the largest distance of the evidence in natural logarithms: sums in another order differ in the last bits.
+    """
     many = [new_state(config) for config in configs]
     for t in range(traffic.windows):
         many = absorb_many(list(configs), many, [traffic.window(i, t) for i in range(traffic.rollouts)])
-    differing = 0
+    differing, largest = 0, 0.0
     for i, config in enumerate(configs):
-        state = new_state(config)
+        single = new_state(config)
         for window in traffic.one(i):
-            state = absorb(config, state, window)
-        differing += state.to_json() != many[i].to_json()
-    return differing
+            single = absorb(config, single, window)
+        apart = max(float(np.abs(bank.log - many[i].banks[name].log).max(initial=0.0)) for name, bank in single.banks.items())
+        differing += apart > SAME or _decided(single) != _decided(many[i])
+        largest = max(largest, apart)
+    return differing, largest
+
+
+def _decided(state: JudgeState) -> tuple[Any, ...]:
+    crossing = state.crossing and (state.crossing.window, state.crossing.culprits)
+    return state.tally, state.breaker, state.starts, crossing
 
 
 def configured(
@@ -129,9 +128,3 @@ def prepared(world: Drifting, rng: Rng, count: int, fitted: bool) -> tuple[list[
     if not fitted:
         return references, [(0.0, 0.0)] * count
     return references, [fit_noise(r, h) for r, h in zip(references, world.histories(rng, count), strict=True)]
-
-
-def median(values: Iterable[float]) -> float | None:
-    """None of nothing."""
-    found = list(values)
-    return float(np.median(found)) if found else None

@@ -53,7 +53,7 @@ def queue_traffic(
     more_errors: float = 0.0,
     right: float | None = None,
     rungs: tuple[float, ...] = RUNGS,
-    each: int = 20,
+    each: int = 15,
 ) -> Traffic:
     """1+1 replicas over `rungs` of `each` windows. `slow`: factor on all the canary does; `slow_first`: on its first tokens only (the
     load stays nearly the same); `tail`: part of its requests whose first token takes six times as long.

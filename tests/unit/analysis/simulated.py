@@ -6,17 +6,19 @@ All of the whole judge on two metrics, time to first token and failures; at leas
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from benchmarks.judge.queues import queue_references, queue_traffic
-from benchmarks.judge.worlds import Drifting
+from benchmarks.judge.worlds import Drifting, Traffic
 from rollout.analysis import ArmWindow, Histogram, JudgeConfig, Window, absorb, config_for, new_state
 from rollout.analysis.design import design_of, log_pass
 from rollout.analysis.fit import fit_noise
 from tests.unit.analysis.bursts import BOUNDS, LOOK, Request, binned, looks, traffic
 
 WINDOWS = 40
+TOGETHER = 20  # rollouts of the queues simulated side by side
 LADDER = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9)
 BURST_LADDER = (0.1, 0.3, 0.5, 0.5)
 World = Callable[[int], tuple[JudgeConfig, Iterable[Window]]]
@@ -70,13 +72,18 @@ def one_replica_a_side(slow: float = 1.0) -> World:
     """Latency depends on the requests in flight; one replica a side over the whole ladder, judged by the defaults for that case."""
 
     def once(seed: int) -> tuple[JudgeConfig, Iterable[Window]]:
-        rng = np.random.default_rng((12, seed))
-        reference = queue_references(rng, 1, 20)[0]
-        return config_for("rich", rungs=len(LADDER), reference_ttft=reference), queue_traffic(rng, 1, slow=slow, rungs=LADDER, each=7).one(
-            0
-        )
+        references, found = queues(slow, seed // TOGETHER)
+        number = seed % TOGETHER
+        return config_for("rich", rungs=len(LADDER), reference_ttft=references[number]), found.one(number)
 
     return once
+
+
+@lru_cache(maxsize=4)
+def queues(slow: float, block: int) -> tuple[list[Histogram], Traffic]:
+    """References and windows of a block of such rollouts: many side by side cost little more than one."""
+    rng = np.random.default_rng((12, block))
+    return queue_references(rng, TOGETHER, 20), queue_traffic(rng, TOGETHER, slow=slow, rungs=LADDER, each=7)
 
 
 def bursting(slow: float = 1.0, failing: float = 0.0) -> World:
