@@ -18,8 +18,8 @@ _STARTED_SLACK = 1.0  # seconds a reported start time may wander without meaning
 class InstanceCounters:
     """One engine process since it started.
 
-    `requests`: ended requests, failed ones included; `errors`: the failed ones; `ttft`, `e2e`: cumulative buckets {upper bound in seconds:
-    count} with math.inf for all, None = not exposed; `started`: its start in Unix seconds where known.
+    `requests`: ended requests, failed ones included; `errors`: the failed ones; `ttft`, `e2e`, `tpot`: cumulative buckets {upper bound
+    in seconds: count} with math.inf for all, None = not exposed; `started`: its start in Unix seconds where known.
     """
 
     requests: int
@@ -27,6 +27,7 @@ class InstanceCounters:
     ttft: Mapping[float, int] | None = None
     e2e: Mapping[float, int] | None = None
     started: float | None = None
+    tpot: Mapping[float, int] | None = None
 
 
 CounterSample = Mapping[str, InstanceCounters]  # by instance
@@ -50,19 +51,20 @@ def window_delta(before: CounterSample, after: CounterSample | None) -> ArmWindo
     try:
         ttft = _added(_histogram(old.ttft, new.ttft) for old, new in both)
         e2e = _added(_histogram(old.e2e, new.e2e) for old, new in both)
+        tpot = _added(_histogram(old.tpot, new.tpot) for old, new in both)
     except ValueError:
         return ArmWindow(0, 0, status="METRIC_ERROR")
     errors = sum(new.errors - old.errors for old, new in both)
     requests = max(errors, sum(new.requests - old.requests for old, new in both))
     served = requests or (ttft and ttft.total) or (e2e and e2e.total)
-    return ArmWindow(requests, errors, ttft, e2e, status="OK" if served else "NO_TRAFFIC")
+    return ArmWindow(requests, errors, ttft, e2e, status="OK" if served else "NO_TRAFFIC", tpot=tpot)
 
 
 def _began_anew(old: InstanceCounters, new: InstanceCounters) -> bool:
     if old.started is not None and new.started is not None and new.started > old.started + _STARTED_SLACK:
         return True
     fell = new.requests < old.requests or new.errors < old.errors
-    return fell or _any_fell(old.ttft, new.ttft) or _any_fell(old.e2e, new.e2e)
+    return fell or _any_fell(old.ttft, new.ttft) or _any_fell(old.e2e, new.e2e) or _any_fell(old.tpot, new.tpot)
 
 
 def _any_fell(old: Mapping[float, int] | None, new: Mapping[float, int] | None) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 from rollout.domain.world import EngineSample, InstanceSample
 
 Json = Any
+LATENCIES = ("ttft", "e2e", "tpot")
 
 
 def to_json(sample: EngineSample) -> dict[str, Json]:
@@ -18,7 +19,7 @@ def to_json(sample: EngineSample) -> dict[str, Json]:
     rows = {}
     for key, row in sample.instances.items():
         raw = asdict(row)
-        for name in ("ttft", "e2e"):
+        for name in LATENCIES:
             if raw[name] is not None:
                 raw[name] = [["inf" if math.isinf(le) else le, count] for le, count in sorted(raw[name].items())]
         rows[key] = raw
@@ -30,8 +31,8 @@ def from_json(raw: Mapping[str, Json]) -> EngineSample:
     rows = {}
     for key, row in raw["instances"].items():
         data = dict(row)
-        for name in ("ttft", "e2e"):
-            if data[name] is not None:
+        for name in LATENCIES:
+            if data.get(name) is not None:
                 data[name] = {float(le): count for le, count in data[name]}
         rows[key] = InstanceSample(**data)
     return EngineSample(datetime.fromisoformat(raw["at"]), raw["status"], rows, raw.get("why", ""))

@@ -172,6 +172,8 @@ class InstanceSample:
     ttft: Mapping[float, float] | None
     e2e: Mapping[float, float] | None
     started: float | None = None
+    tpot: Mapping[float, float] | None = None
+    """mean seconds per output token of each finished request, one count a request"""
 
 
 @dataclass(frozen=True)

@@ -10,19 +10,39 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
-from rollout.plan import fields
+from rollout.plan import fields, history
 from rollout.plan.finding import Problem, wrong
 from rollout.plan.units import format_duration
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from rollout.plan.model import ChangeUnit, Drain, Evidence, Plan, Probes, Route, SecretRef, StableTarget, Stage, Window
+    from rollout.plan.model import (
+        ChangeUnit,
+        Drain,
+        Evidence,
+        Margins,
+        Plan,
+        Probes,
+        QualityMargin,
+        Route,
+        SecretRef,
+        SpeedMargin,
+        StableTarget,
+        Stage,
+        Window,
+    )
 
 ENV_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.:\-]*$"
 ROUTE_NAME = r"^[A-Za-z]([A-Za-z0-9_.:\-]*[A-Za-z0-9])?$"
 """as the server requires it"""
+TOLERATED, UNACCEPTABLE = 0.10, 0.20
+"""slow-downs that stand where a plan says nothing: the most that is tolerated and the least that is unacceptable in any evidence mode"""
+LOSS = 0.05
+"""of the mean score, unacceptable where a plan says nothing"""
+PAIRS = 120
+"""paired probes where a plan says nothing and live traffic is not rich"""
 FILES_AFTER = 3600.0
 """seconds of window without which no file is deleted"""
 
@@ -101,14 +121,36 @@ def _stage(stage: Stage) -> Iterator[Problem]:
 
 
 def _probes(probes: Probes) -> Iterator[Problem]:
-    if probes.batch > probes.pairs:
-        yield Problem(("batch",), f"at most `pairs` ({probes.pairs})", str(probes.batch))
+    pairs = PAIRS if probes.pairs is None else probes.pairs
+    if probes.batch > pairs:
+        yield Problem(("batch",), f"at most `pairs` ({pairs})", str(probes.batch))
 
 
 def _evidence(evidence: Evidence) -> Iterator[Problem]:
     yield from _at_most(evidence, "window", "min_time", "a rung would end inside its first window")
     yield from _at_most(evidence, "min_time", "deadline", "no rung could end before the verdict is due")
     yield from _at_most(evidence, "min_time_before_full", "deadline", "the last rung could not end before the verdict is due")
+    other = history.misfit(evidence.history, evidence.window) if evidence.history else None
+    if other is not None:
+        yield other
+
+
+def _margins(margins: Margins) -> Iterator[Problem]:
+    """A margin that is tolerated lies below the one that is unacceptable, also where one of the two is a default."""
+    for name in ("ttft", "e2e", "tpot", "probes"):
+        yield from _below(name, getattr(margins, name), TOLERATED, UNACCEPTABLE)
+    yield from _below("quality", margins.quality, 0.0, LOSS)
+
+
+def _below(name: str, margin: SpeedMargin | QualityMargin, tolerated: float, unacceptable: float) -> Iterator[Problem]:
+    low, high = margin.tolerated, margin.unacceptable
+    if low is not None and high is None and low >= unacceptable:
+        hint = f"{unacceptable:g} by default"
+        yield Problem((name, "tolerated"), "an `unacceptable` above it", f"`tolerated` {low:g} alone", hint)
+    elif low is None and high is not None and high <= tolerated:
+        yield Problem((name, "unacceptable"), "a `tolerated` below it", f"`unacceptable` {high:g} alone", f"up to {tolerated:g} by default")
+    elif low is not None and high is not None and low >= high:
+        yield Problem((name, "tolerated"), f"less than `unacceptable` ({high:g})", f"{low:g}", "between the two nothing is decided")
 
 
 def _drain(drain: Drain) -> Iterator[Problem]:
@@ -164,6 +206,7 @@ _RULES = cast(
         "Stage": _stage,
         "Probes": _probes,
         "Evidence": _evidence,
+        "Margins": _margins,
         "Drain": _drain,
         "Window": _window,
         "Route": _route,

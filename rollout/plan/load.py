@@ -16,10 +16,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from rollout.errors import PlanError
+from rollout.plan import history
 from rollout.plan.explain import add_findings
 from rollout.plan.finding import Finding, Path, key_of
 from rollout.plan.hidden import below_reference, is_secret, keys_in, secret_places
 from rollout.plan.inline import inlined, refuse_inlined
+from rollout.plan.lines import Check, inline
 from rollout.plan.model import Plan
 from rollout.plan.reading import beginning
 from rollout.plan.source import MAX_FINDINGS, Source, read_source
@@ -27,6 +29,8 @@ from rollout.plan.syntax import bad_characters, mark_at
 
 MAX_BYTES = 1 << 20
 STDIN = "<stdin>"
+NAMED: dict[Path, Check] = {("evidence", "history"): history.problems}
+"""places of a plan that name a file, and what its lines must be"""
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,7 @@ def load_plan(path: str | FilePath) -> LoadedPlan:
 def parse_plan(text: str, file: str = "plan", folder: FilePath | None = None) -> Plan:
     """The plan in `text`; `file` is its name in messages. Raises PlanError with all findings, ordered by line.
 
-    Files that the plan names are read as seen from `folder` (the current one when None) and are part of the plan from then on.
+    Files that the plan names are read as seen from `folder` and are part of the plan from then on; None: none can be named.
     """
     if len(text) > MAX_BYTES or len(text.encode("utf-8", "replace")) > MAX_BYTES:
         raise _one(file, f"a plan of at most {MAX_BYTES >> 20} MiB", "a larger one", "is this the right file?")
@@ -61,10 +65,13 @@ def parse_plan(text: str, file: str = "plan", folder: FilePath | None = None) ->
     plan = None
     if source.complete:
         _secrets(source)
+        where = FilePath() if folder is None else folder
+        for path, check in NAMED.items():
+            inline(source, where, path, check)
         refuse_inlined(source)
         plan = _validate(source)
         if plan is not None and not source.findings:
-            plan = inlined(plan, source, FilePath() if folder is None else folder)
+            plan = inlined(plan, source, where)
         _remarks(source, text)
     if plan is None or source.findings:
         raise _failed(file, source.findings)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from rollout.plan import checks
+from rollout.plan import checks, history
 from rollout.plan.fields import Unit as Unit
+from rollout.plan.lines import NamedFile
 from rollout.plan.units import Bytes, Duration
 
 Json = Any
@@ -25,6 +26,8 @@ Number = Annotated[float, Field(strict=True)]
 Share = Annotated[float, Field(strict=True, gt=0, le=100)]
 INLINED = {"inlined": True}
 """marks a field that is read from another file: no key of the plan's own file"""
+Slower = Annotated[float, Field(strict=True, ge=0, le=20)]
+Recorded = Annotated[tuple[dict[str, Json], ...], AfterValidator(history.recorded), WithJsonSchema({"type": "string"}), NamedFile()]
 
 
 class Part(BaseModel):
@@ -112,7 +115,13 @@ class Stage(Part):
 class Probes(Part):
     """Own paired requests to stable and canary through their private routes."""
 
-    pairs: Whole = Field(default=120, ge=10, le=2000, description="pairs sent per target at most")
+    pairs: Whole | None = Field(
+        default=None,
+        ge=10,
+        le=2000,
+        description="pairs sent per target at most; by mode when absent: thin and sparse 120, rich none. In rich mode all of them are sent "
+        "before 100 %: they see answers that break off, which no engine counts",
+    )
     batch: Whole = Field(default=10, ge=1, le=100, description="pairs sent in one go")
     prompts: tuple[Text, ...] = Field(
         default=("Say hello.", "Count to ten.", "Name three colours.", "What is a rollout?"), min_length=1, description="prompts, in turn"
@@ -153,6 +162,47 @@ class Quality(Part):
     )
 
 
+class SpeedMargin(Part):
+    """How much slower a canary may be, as a share: 0.05 = 5 % slower."""
+
+    tolerated: Slower | None = Field(default=None, description="slower by no more than this is never a reason to roll back")
+    unacceptable: Slower | None = Field(default=None, description="slower by this must be disproved before 100 %")
+
+
+class ErrorMargin(Part):
+    """How many more requests of a canary may fail."""
+
+    tolerated: Number | None = Field(default=None, ge=1, le=100, description="odds ratio: 1.25 = a quarter more failures than stable")
+    unacceptable: Number | None = Field(
+        default=None, gt=0, lt=1, description="difference of the shares that fail which must be disproved before 100 %: 0.01 = 1 point"
+    )
+
+
+class QualityMargin(Part):
+    """How much of the mean score a canary may lose: 0.05 = 5 points of 100."""
+
+    tolerated: Number | None = Field(default=None, ge=0, lt=1, description="a loss of no more than this is never a reason to roll back")
+    unacceptable: Number | None = Field(default=None, gt=0, lt=1, description="a loss of this must be disproved before 100 %")
+
+
+class MemoryMargin(Part):
+    """How fast the memory that a canary uses may grow beside stable's."""
+
+    tolerated: Bytes | None = Field(default=None, ge=0, description="growth an hour that is never a reason to roll back; 1GiB when absent")
+
+
+class Margins(Part):
+    """What a rollback has to prove exceeded and a promotion has to disprove, where the defaults of the evidence mode do not fit."""
+
+    ttft: SpeedMargin = Field(default=SpeedMargin(), description="time to first token")
+    e2e: SpeedMargin = Field(default=SpeedMargin(), description="time of a whole request")
+    tpot: SpeedMargin = Field(default=SpeedMargin(), description="time per output token")
+    errors: ErrorMargin = Field(default=ErrorMargin(), description="requests that fail")
+    quality: QualityMargin = Field(default=QualityMargin(), description="scores of replayed prompts")
+    memory: MemoryMargin = Field(default=MemoryMargin(), description="memory in use on the side's fullest worker")
+    probes: SpeedMargin = Field(default=SpeedMargin(), description="time to first token of paired probes")
+
+
 class EvidenceMode(StrEnum):
     """How much traffic there is to judge from."""
 
@@ -179,6 +229,12 @@ class Evidence(Part):
     probes: Probes = Field(default=Probes(), description="own paired requests")
     quality: Quality | None = Field(
         default=None, description="a prompt set whose answers are compared; without it nothing is known of quality"
+    )
+    margins: Margins = Field(default=Margins(), description="margins of single metrics; by mode when absent")
+    history: Recorded | None = Field(
+        default=None,
+        description="windows of stable against itself, as a rollout records them: how much its numbers differ by themselves is fitted on "
+        "them, and only then the error bounds are claimed",
     )
 
 

@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 
 from rollout.plan.checks import url
 from rollout.plan.finding import Path, one_of
+from rollout.plan.lines import NamedFile
 from rollout.plan.model import INLINED, Plan, SecretRef
 from rollout.plan.units import parse_bytes, parse_duration
 
@@ -90,6 +91,8 @@ def kind(slot: Slot) -> str:
         return "a size such as 8GiB"
     if any(isinstance(m, AfterValidator) and m.func is url for m in slot.metadata):
         return "a URL such as http://127.0.0.1:30080"
+    if any(isinstance(m, NamedFile) for m in slot.metadata):
+        return "the name of a file beside the plan"
     if _is_union(slot.type):
         return " or ".join(dict.fromkeys(kind(o) for o in _options(slot)))
     if get_origin(slot.type) is Literal:

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from rollout.analysis.config import JudgeConfig, Mode
+from rollout.analysis.quality import pairs_needed
 from rollout.domain import adoption, credentials, route_checks
 from rollout.domain.carrying import carrier_of, rung_shares
 from rollout.domain.receipts import Pair, Receipts
@@ -24,9 +25,6 @@ from rollout.rung.evidence import BEFORE_FULL, DEADLINE, LIVE_REQUESTS
 Json = Any
 OURS = frozenset({"name", "enable_model_route"})
 """fields in which every canary differs: they are identity, not a change"""
-
-SPARSE_PROMPTS = 50
-"""prompts without which quality is not told where traffic is sparse"""
 
 
 class Part(BaseModel):
@@ -75,7 +73,8 @@ class PairPlan(Part):
 class Replay(Part):
     """What the replay of a prompt set costs: `requests` of at most `max_tokens` output tokens to each side, for each target.
 
-    `unacceptable`: loss of mean score, 0.05 = 5 points of 100; `note`: why it may not be enough, empty when nothing says so.
+    `unacceptable`: loss of mean score, 0.05 = 5 points of 100; `needed`: prompts that exclude it when no answer differs;
+    `note`: why the set may not be enough, empty when nothing says so.
     """
 
     file: str
@@ -84,6 +83,7 @@ class Replay(Part):
     max_tokens: int
     targets: int
     unacceptable: float
+    needed: int
     note: str
 
 
@@ -255,16 +255,16 @@ def _evidence(plan: Plan, declared: Declared, judge: JudgeConfig) -> Evidence:
         v=judge.v,
         phi=judge.phi,
         note=judge.bound,
-        replay=_replay(plan, declared.mode, judge),
+        replay=_replay(plan, judge),
     )
 
 
-def _replay(plan: Plan, mode: Mode, judge: JudgeConfig) -> Replay | None:
+def _replay(plan: Plan, judge: JudgeConfig) -> Replay | None:
     quality = plan.evidence.quality
     if quality is None:
         return None
     count = len(quality.prompts)
-    few = mode == "sparse" and count < SPARSE_PROMPTS
+    needed = pairs_needed(judge.unacceptable("quality"), judge.beta)
     return Replay(
         file=quality.file,
         requests=count,
@@ -272,7 +272,8 @@ def _replay(plan: Plan, mode: Mode, judge: JudgeConfig) -> Replay | None:
         max_tokens=quality.max_tokens,
         targets=len(plan.stable),
         unacceptable=judge.unacceptable("quality"),
-        note=f"sparse traffic asks for at least {SPARSE_PROMPTS} prompts" if few else "",
+        needed=needed,
+        note=f"a promotion needs at least {needed} prompts, when no answer differs: it would hold" if count < needed else "",
     )
 
 

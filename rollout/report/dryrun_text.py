@@ -97,7 +97,8 @@ def _replay(replay: Replay) -> Iterator[str]:
         f"quality: {replay.requests} prompts of {replay.file} in {replay.batches} batches: {replay.requests} requests to stable and "
         f"{replay.requests} to the canary, each of at most {replay.max_tokens} tokens{each}"
     )
-    yield f"quality: -{replay.unacceptable * 100:g} points of 100 are too much" + (f"; {replay.note}" if replay.note else "")
+    enough = replay.note or f"{replay.needed} prompts can exclude it when no answer differs"
+    yield f"quality: -{replay.unacceptable * 100:g} points of 100 are too much; {enough}"
 
 
 def _deadlines(run: DryRun) -> Table:

@@ -8,7 +8,7 @@ Own paired probes and replayed prompts end a window: they never count as users' 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -25,15 +25,18 @@ from rollout.analysis import (
     new_state,
     share_alarm,
     verdict,
+    window_to_json,
 )
+from rollout.analysis.config import LATENCIES
 from rollout.domain.context import Ctx, act
 from rollout.domain.decision import Decision, HoldOn, Record, TakeBack
 from rollout.domain.weights import Rung
-from rollout.rung import replay, windows
+from rollout.rung import fitted, replay, windows
 
 Json = Any
 BEFORE_FULL = {"rich": 600.0, "thin": 3600.0, "sparse": 7200.0}
 DEADLINE = {"rich": 7200.0, "thin": 7200.0, "sparse": 14400.0}
+PAIRS = {"rich": 0, "thin": 120, "sparse": 120}
 BLIND = 60.0
 """seconds that judging waits for stable's first good scrape; then probes alone decide"""
 UNKNOWN_LONGEST = 60.0
@@ -49,7 +52,7 @@ def judge(ctx: Ctx, rung: Rung, *, last: bool) -> Decision | None:
     """The next thing until this rung may be left; None when it may. FAIL and the breaker take the canary back."""
     fact = ctx.state.fact(ctx.key("judge"))
     if fact is None:
-        return _blind(ctx, rung) or Record({ctx.key("judge"): _begin(ctx)}, "judging begins: margins and reference are fixed from here")
+        return _blind(ctx, rung) or _begin(ctx)
     seen = ctx.state.fact(ctx.key("seen")) or {}
     if seen.get("rung") != rung.index:
         return _enter(ctx, rung, seen)
@@ -75,21 +78,28 @@ def listen(ctx: Ctx, rung: Rung) -> Decision | None:
     return TakeBack("verdict", found.sentence) if found.kind == "fail" else _window(ctx, rung, fact, seen)
 
 
-def _begin(ctx: Ctx) -> dict[str, Json]:
+def _begin(ctx: Ctx) -> Record:
     plan, sample = ctx.the_plan, ctx.world.samples.get(ctx.pair.stable)
     below = [r for r in ctx.ladder(ctx.pair) if not r.full]
-    whole = windows.reference(sample, "e2e")
+    references = {metric: windows.reference(sample, metric) for metric in LATENCIES}
+    noise, said = fitted.fit(ctx, references)
     config = config_for(
         ctx.state.fact("mode"),
         rungs=len(below),
-        reference_ttft=windows.reference(sample, "ttft"),
-        reference_e2e=whole,
-        max_request_seconds=windows.longest(whole),
+        reference_ttft=references["ttft"],
+        reference_e2e=references["e2e"],
+        reference_tpot=references["tpot"],
+        noises=noise.noises,
+        memory_noise=noise.memory_noise,
+        quality="binary" if plan.evidence.quality is not None else None,
+        margins=fitted.margins(ctx),
+        max_request_seconds=windows.longest(references["e2e"]),
         alpha=plan.evidence.alpha,
         beta=plan.evidence.beta,
         memory_floor=plan.guards.memory_floor,
     )
-    return {"config": config.to_json(), "state": new_state(config).to_json(), "began": ctx.now.isoformat()}
+    fact = {"config": config.to_json(), "state": new_state(config).to_json(), "began": ctx.now.isoformat()}
+    return Record({ctx.key("judge"): fact}, f"judging begins: margins and reference are fixed from here{said}")
 
 
 def _blind(ctx: Ctx, rung: Rung) -> Decision | None:
@@ -124,10 +134,10 @@ def _pairs(ctx: Ctx, rung: Rung, fact: Mapping[str, Json], seen: Mapping[str, Js
     done = ctx.state.fact(ctx.key("pairs"))
     if done is not None:
         return _absorb_pairs(ctx, rung, fact, seen, done)
-    probes, used = ctx.the_plan.evidence.probes, int(seen.get("pairs", 0))
+    probes, used, wanted = ctx.the_plan.evidence.probes, int(seen.get("pairs", 0)), _wanted(ctx)
     if not _probes_wanted(ctx, seen) or not _turn(ctx, fact, seen, "probes"):
         return None
-    count = min(probes.batch, probes.pairs - used)
+    count = min(probes.batch, wanted - used)
     args = {
         "stable": ctx.pair.stable_probe,
         "canary": ctx.pair.canary_probe,
@@ -136,11 +146,22 @@ def _pairs(ctx: Ctx, rung: Rung, fact: Mapping[str, Json], seen: Mapping[str, Js
         "max_tokens": probes.max_tokens,
         "seq": used,
     }
-    return act("probe_pairs", f"paired probes {used + 1} to {used + count} of {probes.pairs}", ctx.key("pairs"), **args)
+    return act("probe_pairs", f"paired probes {used + 1} to {used + count} of {wanted}", ctx.key("pairs"), **args)
+
+
+def _wanted(ctx: Ctx) -> int:
+    """Paired probes for this target. With rich traffic there are none, unless the plan asks for them."""
+    said = ctx.the_plan.evidence.probes.pairs
+    return PAIRS[str(ctx.state.fact("mode"))] if said is None else said
+
+
+def _asked_all(ctx: Ctx, seen: Mapping[str, Json]) -> bool:
+    """With rich traffic live requests alone could pass, and never show what the asked-for probes are there to see."""
+    return ctx.state.fact("mode") != "rich" or int(seen.get("pairs", 0)) >= _wanted(ctx)
 
 
 def _probes_wanted(ctx: Ctx, seen: Mapping[str, Json]) -> bool:
-    enough = ctx.state.fact("mode") == "rich" or int(seen.get("pairs", 0)) >= ctx.the_plan.evidence.probes.pairs
+    enough = int(seen.get("pairs", 0)) >= _wanted(ctx)
     return not enough and _late(ctx, str(ctx.state.fact("mode"))) is None
 
 
@@ -197,7 +218,7 @@ def _absorbed(
         ctx.key("judge"): _used(fact, window),
         ctx.key("seen"): {**seen, **counts, **_live_again(ctx, own)},
     }
-    return Record(facts, text, {"window": asdict(window)})
+    return Record(facts, text, _noted(window, facts[ctx.key("judge")]))
 
 
 def _live_again(ctx: Ctx, own: str) -> dict[str, Json]:
@@ -205,12 +226,16 @@ def _live_again(ctx: Ctx, own: str) -> dict[str, Json]:
 
 
 def _absorb_pairs(ctx: Ctx, rung: Rung, fact: Mapping[str, Json], seen: Mapping[str, Json], done: Mapping[str, Json]) -> Record:
-    if done.get("invalid"):
-        return _nothing(ctx, rung, seen, "pairs", f"a batch of paired probes says nothing: {done['invalid']}")
+    told, late = f"{len(done['pairs'])} paired probes used as evidence", done.get("invalid")
+    if late and ctx.state.fact("mode") != "rich":
+        return _nothing(ctx, rung, seen, "pairs", f"a batch of paired probes says nothing: {late}")
     pairs = tuple(ProbePair(*row) for row in done["pairs"])
+    if late:  # with rich traffic probes are there for answers that break off: that does not depend on when they were seen
+        pairs = tuple(replace(pair, stable_ttft=None, canary_ttft=None) for pair in pairs)
+        told += f", their times are not: {late}"
     window = Window(id=int(seen["id"]) + 1, rung=rung.index, seconds=0.0, stable=QUIET, canary=QUIET, pairs=pairs)
     known = {"pairs": int(seen.get("pairs", 0)) + len(pairs)}
-    return _absorbed(ctx, rung, fact, seen, "pairs", window, known, f"{len(pairs)} paired probes used as evidence")
+    return _absorbed(ctx, rung, fact, seen, "pairs", window, known, told)
 
 
 def _window(ctx: Ctx, rung: Rung, fact: Mapping[str, Json], seen: Mapping[str, Json]) -> Decision | None:
@@ -230,7 +255,7 @@ def _window(ctx: Ctx, rung: Rung, fact: Mapping[str, Json], seen: Mapping[str, J
     facts = {ctx.key("judge"): _used(fact, window), ctx.key("seen"): after, ctx.key("base"): windows.base(ctx, rung, base)}
     text = f"window {number}: canary {window.canary.requests} requests ({window.canary.errors} errors), stable {window.stable.requests}"
     text += "; not compared: requests of before the interruption still run" if uneven else ""
-    return Record(facts, text, {"window": asdict(window)})
+    return Record(facts, text, _noted(window, facts[ctx.key("judge")]))
 
 
 def _resumed(ctx: Ctx, rung: Rung, seen: Mapping[str, Json]) -> Record:
@@ -254,6 +279,11 @@ def _used(fact: Mapping[str, Json], window: Window) -> dict[str, Json]:
     return {**fact, "state": state.to_json(), "verdict": {"kind": found.kind, "sentence": found.sentence, "details": found.details}}
 
 
+def _noted(window: Window, judged: Mapping[str, Json]) -> dict[str, Json]:
+    """What the journal keeps of a window: its numbers, to be judged again, and what was said then."""
+    return {"window": window_to_json(window), "verdict": {key: judged["verdict"][key] for key in ("kind", "sentence")}}
+
+
 def _asked(ctx: Ctx, *, last: bool) -> tuple[float, int]:
     """How long and how many requests a rung sees at least: (seconds, canary requests)."""
     evidence, mode = ctx.the_plan.evidence, str(ctx.state.fact("mode"))
@@ -275,7 +305,7 @@ def _leave(ctx: Ctx, found: Verdict, seen: Mapping[str, Json], *, last: bool) ->
     mode, hold = str(ctx.state.fact("mode")), ctx.state.hold
     held = hold is not None and hold.reason == "inconclusive"
     word = ctx.promoted() or ctx.state.fact("said.accept_inconclusive") is not None
-    passed = last and found.kind == "pass" and _exposed(ctx, seen, last=True)
+    passed = last and found.kind == "pass" and _exposed(ctx, seen, last=True) and _asked_all(ctx, seen)
     odd = replay.misfit(seen) if passed and not word else None
     if word or (passed and not held and odd is None):
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -36,6 +37,7 @@ def counters(sample: EngineSample | None) -> CounterSample | None:
             errors=int(row.errors or 0),
             ttft=_whole(row.ttft),
             e2e=_whole(row.e2e),
+            tpot=_whole(row.tpot),
             started=row.started,
         )
         for key, row in sample.instances.items()
@@ -80,13 +82,13 @@ def window(ctx: Ctx, rung: Rung, since: Mapping[str, Json], number: int, *, even
     arms = [window_delta(counters(before.get(n)) or {}, counters(ctx.world.samples.get(n))) for n in (pair.stable, pair.canary)]
     views = [ctx.world.deployments.get(n) for n in (pair.stable, pair.canary)]
     ready = [v.ready_replicas if v else 0 for v in views]
-    counted = _share(ctx, before)
+    counted, used = _share(ctx, before), _memory_used(ctx)
     return Window(
         id=number,
         rung=rung.index,
         seconds=seconds,
-        stable=arms[0],
-        canary=arms[1],
+        stable=replace(arms[0], memory_used=used[0]),
+        canary=replace(arms[1], memory_used=used[1]),
         load_ratio=load_ratio(rung.route_share, stable_share(ctx, rung), ready[1], ready[0]) if even else None,
         expected_share=_expected(ctx, rung, counted),
         share_counts=counted,
@@ -151,13 +153,32 @@ def _memory(ctx: Ctx) -> int | None:
     return min(known) if known else None
 
 
+def _memory_used(ctx: Ctx) -> tuple[int | None, int | None]:
+    """(stable, canary): bytes in use on the worker of each side that has most in use. Unknown where they share a worker: then the
+    difference is 0 whoever leaks.
+    """
+    hosts = []
+    for name in (ctx.pair.stable, ctx.pair.canary):
+        view = ctx.world.deployments.get(name)
+        hosts.append({i.worker for i in view.instances if i.worker} if view else set())
+    if hosts[0] & hosts[1]:
+        return None, None
+    return _most_used(ctx, hosts[0]), _most_used(ctx, hosts[1])
+
+
+def _most_used(ctx: Ctx, names: set[str]) -> int | None:
+    workers = [ctx.world.workers.get(name) for name in names]
+    used = [w.memory_total - w.memory_available for w in workers if w and w.memory_total is not None and w.memory_available is not None]
+    return max(used, default=None) if len(used) == len(names) else None
+
+
 def reference(sample: EngineSample | None, metric: str) -> Histogram | None:
     """Stable's histogram since its engines began: the yardstick that is fixed before the rollout."""
     now = counters(sample) if sample is not None and sample.status == "OK" else None
     if not now:
         return None
     arm: ArmWindow = window_delta({key: _zero(row) for key, row in now.items()}, now)
-    return arm.ttft if metric == "ttft" else arm.e2e
+    return arm.histogram(metric)
 
 
 def longest(whole: Histogram | None) -> float:
@@ -176,4 +197,4 @@ def _zero(row: InstanceCounters) -> InstanceCounters:
     def none(buckets: Mapping[float, int] | None) -> dict[float, int] | None:
         return None if buckets is None else dict.fromkeys(buckets, 0)
 
-    return InstanceCounters(requests=0, errors=0, ttft=none(row.ttft), e2e=none(row.e2e), started=row.started)
+    return InstanceCounters(requests=0, errors=0, ttft=none(row.ttft), e2e=none(row.e2e), tpot=none(row.tpot), started=row.started)

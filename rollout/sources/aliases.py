@@ -34,10 +34,12 @@ E2E = (
     "sglang:e2e_request_latency_seconds",
     "e2e_request_latency_seconds",
 )
+TPOT = ("vllm:request_time_per_output_token_seconds",)
+"""one count a request; the unified `gpustack:time_per_output_token_seconds` may count tokens, whose noise is not that of requests"""
 STARTED = ("process_start_time_seconds",)
 
 _COUNTERS = (*FINISHED, *COUNTED, *FAILED, *TOKENS)
-_HISTOGRAMS = (*TTFT, *E2E)
+_HISTOGRAMS = (*TTFT, *E2E, *TPOT)
 WANTED = frozenset(
     [*RUNNING, *WAITING, *STARTED]
     + [name + end for name in _COUNTERS for end in ("", "_total")]
@@ -67,6 +69,7 @@ def sample_of(series: Iterable[Series]) -> InstanceSample | None:
         tokens=total(_counter(named, TOKENS)),
         ttft=ttft,
         e2e=e2e,
+        tpot=_histogram(named, TPOT),
         started=max(known, default=None),  # of several processes the youngest: one restart is a restart
     )
 

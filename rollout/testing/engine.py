@@ -18,7 +18,7 @@ from typing import Any
 from aiohttp import web
 
 from rollout.clock import SystemClock
-from rollout.testing.answers import embedding, prompt_text, prompt_tokens, words
+from rollout.testing.answers import embedding, is_wrong, prompt_text, prompt_tokens, words
 from rollout.testing.engine_metrics import EngineStats, Family, render, vllm_families
 from rollout.testing.knobs import Knobs
 from rollout.testing.shapes import Body, choice, chunk_frame, error_body, event, whole
@@ -71,7 +71,7 @@ class SimEngine:
         self.stats = EngineStats()
         self.started_at = SystemClock().now().timestamp()
         self._slots = Slots(lambda: self.knobs.slots)
-        self._rng = random.Random(name)
+        self._rng = random.Random(name if knobs.seed is None else f"seed {knobs.seed}")
         self._background: set[asyncio.Future[Any]] = set()
 
     # --- life
@@ -125,6 +125,8 @@ class SimEngine:
 
     def families(self, model_name: str | None = None) -> list[Family]:
         """The metrics page as families (labels model_name, engine)."""
+        if self.knobs.bare_metrics:
+            return [Family("process_start_time_seconds", "gauge", [("", {}, self.started_at)])]
         running, waiting = self._slots.peak if self.knobs.stuck_gauges else (self.running, self.waiting)
         labels = {"engine": "0", "model_name": model_name or self.model_name}
         usage = min(1.0, self.kv_tokens * self.knobs.bytes_per_token / max(1, self.knobs.kv_bytes))
@@ -179,7 +181,7 @@ class SimEngine:
         count = int(sim.get("tokens") or limit or self.knobs.tokens)
         count = min(count, int(limit)) if limit else count
         finish: str | None = "length" if limit and count == int(limit) else "stop"
-        said = words(text, count, wrong=self.knobs.wrong_answers or self._hit(self.knobs.wrong_rate))
+        said = words(text, count, wrong=self.knobs.wrong_answers or is_wrong(text, self.knobs.wrong_rate))
         if self._hit(self.knobs.truncate_rate):
             finish, said = None, said[: max(1, count // 2)]
         elif self._hit(self.knobs.abort_rate):
@@ -285,7 +287,8 @@ class SimEngine:
     def _first_token_time(self, prompt: int) -> float:
         k = self.knobs
         noise = self._rng.lognormvariate(0.0, k.jitter) if k.jitter else 1.0
-        return (k.ttft_base + k.prefill_per_token * prompt) * k.ttft_factor * self._load() * noise
+        tail = k.tail_factor if self._hit(k.tail_share) else 1.0
+        return (k.ttft_base + k.prefill_per_token * prompt) * k.ttft_factor * self._load() * noise * tail
 
     def _token_time(self) -> float:
         return self.knobs.tpot * self.knobs.tpot_factor * self._load()

@@ -27,11 +27,14 @@ class Knobs:
     jitter: float = 0.0  # sigma of the lognormal factor on the first token
     ttft_factor: float = 1.0  # a slow canary: multiplies the first token
     tpot_factor: float = 1.0  # a slow canary: multiplies each further token
+    tail_share: float = 0.0  # share of requests whose first token takes `tail_factor` times as long
+    tail_factor: float = 1.0
+    seed: int | None = None  # of all its randomness; absent: its name
     fail_rate: float = 0.0  # share answered with HTTP 500
     truncate_rate: float = 0.0  # share that ends without finish_reason, usage and [DONE]
     abort_rate: float = 0.0  # share that ends with finish_reason "abort"
     wrong_answers: bool = False  # another text for every prompt
-    wrong_rate: float = 0.0  # share of answers that are another text
+    wrong_rate: float = 0.0  # share of prompts that get another text: the same ones each time
     empty_answers: bool = False  # finishes properly, says nothing
     leak_bytes_per_request: int = 0
     crash_after_requests: int | None = None  # the process dies when request N arrives
@@ -41,6 +44,7 @@ class Knobs:
     kv_bytes: int = 8 * GIB  # KV cache capacity, for the usage gauge
     weights_bytes: int = 5 * GIB
     stuck_gauges: bool = False  # running/waiting gauges never come down again
+    bare_metrics: bool = False  # its metrics page has none of the names that are known
     engine_version: str = "0.21.0"  # decides metric names
 
     @classmethod

@@ -126,19 +126,20 @@ class Case:
     """texts of the plan and what stands there instead"""
     deployed: Row = field(default_factory=dict)
     """fields of stable's deployment; with `enable_model_route` its own route is the one that is rolled out"""
+    template: str = PLAN
     store: str = "r.db"
     processes: list[subprocess.Popen[str]] = field(default_factory=list)
     since: int = 0
     """management writes that the sandbox had seen before"""
 
     def __post_init__(self) -> None:
-        self.deployment: Row = self.site.deploy(unique("old"), worker="spark-01", image_name=OLD, **self.deployed)
+        self.deployment: Row = self.site.deploy(unique("old"), **{"worker": "spark-01", "image_name": OLD, **self.deployed})
         self.stable = str(self.deployment["name"])
         own = [row for row in self.site.get("/v2/model-routes?perPage=1000")["items"] if row["name"] == self.stable]
         weights, meta = {self.deployment["id"]: 100}, {"team": "search", "tier": 2}
         self.row: Row = own[0] if own else self.site.new_route(weights, name=unique("live"), meta=meta)
         self.route = str(self.row["name"])
-        text = PLAN.format(route=self.route, url=self.site.described["server_url"], stable=self.stable)
+        text = self.template.format(route=self.route, url=self.site.described["server_url"], stable=self.stable)
         for old, new in self.changes.items():
             assert old in text, old
             text = text.replace(old, new)

@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.judge.queues import queue_references, queue_traffic
 from benchmarks.judge.worlds import Drifting, Traffic
-from rollout.analysis import ArmWindow, Histogram, JudgeConfig, Window, absorb, config_for, new_state
+from rollout.analysis import ArmWindow, Histogram, JudgeConfig, JudgeState, Window, absorb_many, config_for, new_state
 from rollout.analysis.design import design_of, log_pass
 from rollout.analysis.fit import fit_noise
 from tests.unit.analysis.bursts import BOUNDS, LOOK, Request, binned, looks, traffic
@@ -32,27 +32,29 @@ class End:
     proved: dict[str, int]
 
 
-def judged(told: JudgeConfig, windows: Iterable[Window]) -> End:
-    """Every window taken in; a rollback does not end it, so that a false proof after one is counted too."""
-    state, requests, seen = new_state(told), 0, 0
-    failed: int | None = None
-    proved: dict[str, int] = {}
-    need = -math.log(told.beta)
-    for window in windows:
-        state = absorb(told, state, window)
-        requests, seen = requests + window.canary.requests, seen + 1
-        if failed is None and (state.crossing or state.breaker.tripped):
-            failed = requests
-        for claim, log in log_pass(design_of(told), state).items():
-            if log >= need:
-                proved.setdefault(claim, requests)
-    assert seen >= WINDOWS
-    return End(failed, proved)
-
-
 def ends(count: int, world: World, first: int = 0) -> list[End]:
-    """`count` rollouts of a world, each with a seed of its own."""
-    return [judged(*world(seed)) for seed in range(first, first + count)]
+    """`count` rollouts of a world, each with a seed of its own, in lockstep.
+
+    Every window is taken in: a rollback does not end a rollout, so that a false proof after one is counted too.
+    """
+    rollouts = [world(seed) for seed in range(first, first + count)]
+    told = [config for config, _ in rollouts]
+    states, found = [new_state(config) for config in told], [End(None, {}) for _ in told]
+    requests, seen = [0] * count, 0
+    for windows in zip(*(windows for _, windows in rollouts), strict=True):
+        states, seen = absorb_many(told, states, windows), seen + 1
+        requests = [n + window.canary.requests for n, window in zip(requests, windows, strict=True)]
+        found = [_noted(*one) for one in zip(found, told, states, requests, strict=True)]
+    assert seen >= WINDOWS
+    return found
+
+
+def _noted(end: End, told: JudgeConfig, state: JudgeState, requests: int) -> End:
+    failed = end.failed
+    if failed is None and (state.crossing or state.breaker.tripped):
+        failed = requests
+    newly = {claim: requests for claim, log in log_pass(design_of(told), state).items() if log >= -math.log(told.beta)}
+    return End(failed, newly | end.proved)
 
 
 def drifting(world: Drifting, fitted: bool = False) -> World:

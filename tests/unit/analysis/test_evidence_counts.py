@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rollout.analysis.errors import ALTERNATIVES, harmless_gain, worse_likelihood
+from rollout.analysis.asks import Ask, answer
+from rollout.analysis.errors import ALTERNATIVES, harmless_gain, worse
 from rollout.analysis.hypergeometric import Floats
 from rollout.analysis.latency import LatencyTest
 from rollout.analysis.noise import Bank, Noise
@@ -26,8 +27,13 @@ slacks = st.lists(st.one_of(st.just(0.0), st.floats(0.0, 3.0)), min_size=3, max_
 sizes = st.tuples(st.integers(1, 3), st.integers(1, 3))
 
 
-def mixtures(rows: Floats) -> Floats:
+def table(ask: Ask) -> Floats:
+    return answer([ask])[0]
+
+
+def mixtures(ask: Ask) -> Floats:
     """The e-value of each row after one window."""
+    rows = table(ask)
     count, hypotheses, _ = rows.shape
     return np.exp(Bank.fresh(count, hypotheses - 1, QUIET).step(rows, QUIET).log_mixture())
 
@@ -79,19 +85,22 @@ def reversed_hazards(law: list[float], change: list[float]) -> list[float]:
     return [below, *out[::-1]]
 
 
-@settings(max_examples=30, deadline=None)
-@given(sizes, laws, slacks)
+@pytest.mark.parametrize("tolerated", [0.05, 0.5])
+@settings(max_examples=20, deadline=None)
+@given(size=sizes, stable=laws, slack=slacks)
 def test_the_ordinal_part_expects_at_most_one_while_no_bucket_is_worse_than_tolerated(
-    size: tuple[int, int], stable: list[float], slack: list[float]
+    tolerated: float, size: tuple[int, int], stable: list[float], slack: list[float]
 ) -> None:
-    null = TEST.reference.reverse_hazard_shift(EDGES, TEST.tolerated)
+    """At a tolerance beyond some of the bets too: those must not bet on the canary being better than it."""
+    test = LatencyTest("ttft", TEST.reference, tolerated, 0.6, 2.0, QUIET)
+    null = test.reference.reverse_hazard_shift(EDGES, tolerated)
     canary = reversed_hazards(stable, [float(n) - s for n, s in zip(null, slack, strict=True)])
     assert sum(canary) == pytest.approx(1.0)
     expected = 0.0
     for ours, theirs, p in histograms(size, canary, stable):
-        logs = TEST.ordinal(ours, theirs)
-        assert logs is not None
-        expected += p * float(mixtures(logs)[0])
+        ask = test.ordinal(ours, theirs)
+        assert ask
+        expected += p * float(mixtures(ask)[0])
     assert expected <= 1 + SMALL
     assert any(slack) or expected == pytest.approx(1.0, abs=SMALL)
 
@@ -101,9 +110,9 @@ def test_the_ordinal_part_over_the_edges_both_sides_have_expects_at_most_one(sha
     stable = [0.4, 0.3, 0.2, 0.1]
     expected = 0.0
     for ours, theirs, p in histograms((3, 3), stable, stable):
-        logs = TEST.ordinal(ours.rebin(shared), theirs)
-        assert logs is not None
-        expected += p * float(mixtures(logs)[0])
+        ask = TEST.ordinal(ours.rebin(shared), theirs)
+        assert ask
+        expected += p * float(mixtures(ask)[0])
     assert 0.9 < expected <= 1 + SMALL
 
 
@@ -112,10 +121,10 @@ def test_windows_whose_size_and_load_follow_from_what_was_seen_expect_at_most_on
     first, second = [0.5, 0.2, 0.2, 0.1], [0.1, 0.2, 0.3, 0.4]
     expected = np.zeros(len(EDGES))
     for ours, theirs, p in histograms((2, 2), first, first):
-        bank = TEST.fresh_fail()[0].step(TEST.thresholds(ours, theirs), QUIET)
+        bank = TEST.fresh_fail()[0].step(table(TEST.thresholds(ours, theirs)), QUIET)
         size = (2, 1) if ours.counts[0] == 0 else (1, 1)
         for a, b, q in histograms(size, second, second):
-            expected += p * q * np.exp(bank.step(TEST.thresholds(a, b), QUIET).log_mixture())
+            expected += p * q * np.exp(bank.step(table(TEST.thresholds(a, b)), QUIET).log_mixture())
     assert np.all(expected <= 1 + SMALL)
 
 
@@ -134,7 +143,7 @@ def test_failed_requests_expect_at_most_one_at_every_odds_ratio_that_is_tolerate
         canary = expit(logit(stable) + math.log(tolerated) - below)
         rows.append([(n, m, a, b, binomial(n, a, canary) * binomial(m, b, stable)) for a in range(n + 1) for b in range(m + 1)])
     for one, two in itertools.product(*rows):
-        expected += one[4] * two[4] * float(mixtures(worse_likelihood([one[:4], two[:4]], tolerated))[0])
+        expected += one[4] * two[4] * float(mixtures(worse([one[:4], two[:4]], tolerated))[0])
     assert expected <= 1 + SMALL
     assert served[3] or probed[3] or expected == pytest.approx(1.0, abs=SMALL)
 
@@ -147,7 +156,7 @@ def test_coin_flip_routing_of_whatever_happens_expects_at_most_one(fates: list[b
     for sides in itertools.product((False, True), repeat=len(fates)):
         n, a = sum(sides), sum(f and s for f, s in zip(fates, sides, strict=True))
         row = (n, len(fates) - n, a, sum(fates) - a)
-        expected += share**n * (1 - share) ** (len(fates) - n) * float(mixtures(worse_likelihood([row], tolerated))[0])
+        expected += share**n * (1 - share) ** (len(fates) - n) * float(mixtures(worse([row], tolerated))[0])
     assert expected <= 1 + SMALL
 
 
@@ -192,6 +201,29 @@ def test_requests_of_one_window_may_fail_at_different_rates(
     assert np.all(expected <= 1 + 1e-7)
 
 
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 0.5), st.floats(0, 1)), min_size=1, max_size=4), st.sampled_from([1.0, 1.25]))
+def test_pairs_of_our_own_requests_may_fail_together(prompts: list[tuple[float, float, float]], tolerated: float) -> None:
+    """A prompt that is hard for one side is hard for the other: each has its own chance to fail on both, on one alone, on none."""
+    worse_expected, kept_expected, margin = 0.0, np.zeros(len(ALTERNATIVES)), 0.05
+    for fates in itertools.product(range(4), repeat=len(prompts)):  # none, both, the canary alone, stable alone
+        chances = []
+        for fate, (common, alone, _) in zip(fates, prompts, strict=True):
+            one = alone * (1 - common)
+            chances.append((1 - common - 2 * one, common, one, one)[fate])
+        n, a, b = len(prompts), sum(f in (1, 2) for f in fates), sum(f in (1, 3) for f in fates)
+        worse_expected += math.prod(chances) * float(mixtures(worse([(n, n, a, b)], tolerated))[0])
+        unkept = []
+        for fate, (common, alone, spare) in zip(fates, prompts, strict=True):  # here the canary fails by the margin more often
+            common = common * (1 - margin)
+            theirs = (1 - common - margin) / 2 * alone
+            ours = theirs + margin + spare * (1 - common - 2 * theirs - margin)
+            unkept.append((1 - common - ours - theirs, common, ours, theirs)[fate])
+        kept_expected += math.prod(unkept) * np.exp(harmless_gain((n, n, a, b), (3, 400), margin))
+    assert worse_expected <= 1 + SMALL
+    assert np.all(kept_expected <= 1 + SMALL)
+
+
 counts = st.lists(st.integers(0, 30), min_size=4, max_size=4)
 
 
@@ -210,8 +242,8 @@ def test_one_more_failure_on_the_canary_is_never_less_evidence_and_one_more_on_s
     n: int, m: int, data: st.DataObject
 ) -> None:
     a, b = data.draw(st.integers(0, n - 1)), data.draw(st.integers(0, m - 1))
-    base, worse, better = (float(mixtures(worse_likelihood([row], 1.25))[0]) for row in ((n, m, a, b), (n, m, a + 1, b), (n, m, a, b + 1)))
-    assert better <= base * (1 + SMALL)
-    assert worse >= base * (1 - SMALL)
+    base, more, less = (float(mixtures(worse([row], 1.25))[0]) for row in ((n, m, a, b), (n, m, a + 1, b), (n, m, a, b + 1)))
+    assert less <= base * (1 + SMALL)
+    assert more >= base * (1 - SMALL)
     kept, lost = harmless_gain((n, m, a, b), (3, 400), 0.02), harmless_gain((n, m, a + 1, b), (3, 400), 0.02)
     assert np.all(lost <= kept + SMALL)

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rollout.analysis import ArmWindow, Histogram, JudgeConfig, JudgeState, Window, absorb, config_for, new_state, verdict
+from rollout.analysis import ArmWindow, Histogram, JudgeConfig, JudgeState, Window, absorb, absorb_many, config_for, new_state, verdict
+from rollout.analysis.asks import answer
 from rollout.analysis.design import design_of, log_fail, log_pass
 from rollout.analysis.latency import LatencyTest
 from rollout.analysis.noise import Bank, Noise
@@ -34,7 +35,8 @@ NOISES = [(0.0, 0.0), (0.2, 0.8)]
 
 def asked(noise: tuple[float, float] = (0.0, 0.0), mode: Any = "rich", rungs: int = 2) -> JudgeConfig:
     told = {"reference_ttft": REFERENCE, "reference_e2e": REFERENCE, "reference_tpot": REFERENCE}
-    return config_for(mode, rungs=rungs, noise=noise, memory_floor=1 << 30, **told)
+    more: dict[str, Any] = {"quality": "graded", "memory_noise": (3e8, 0.9), "memory_floor": 1 << 30, "probe_slo": 0.5}
+    return config_for(mode, rungs=rungs, noise=noise, **told, **more)
 
 
 def saved(state: JudgeState) -> str:
@@ -50,7 +52,10 @@ def evidence(banks: tuple[Bank, Bank]) -> float:
 
 
 def after(banks: tuple[Bank, Bank], canary: Histogram, stable: Histogram) -> tuple[Bank, Bank]:
-    return banks[0].step(TEST.thresholds(canary, stable), QUIET), banks[1].step(TEST.ordinal(canary, stable), QUIET)
+    profile = TEST.ordinal(canary, stable)
+    assert profile
+    edges, whole = answer([TEST.thresholds(canary, stable), profile])
+    return banks[0].step(edges, QUIET), banks[1].step(whole, QUIET)
 
 
 def test_the_product_over_split_windows_is_an_e_value_whatever_load_the_halves_had() -> None:
@@ -112,6 +117,24 @@ def test_windows_that_come_twice_or_out_of_order_change_nothing(seen: list[Windo
             state = absorb(told, state, replace(seen[j], canary=ArmWindow(50, 50)))
             assert state is once
     assert saved(state) == saved(once)
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.lists(rollouts(least=3, most=3), min_size=2, max_size=4))
+def test_rollouts_in_lockstep_are_judged_as_each_alone(seen: list[list[Window]]) -> None:
+    """Unlike configs, other windows, some of them old: what is computed together does not mix."""
+    told = [asked(NOISES[i % 2], ("rich", "thin", "sparse")[i % 3], 1 + i % 2) for i in range(len(seen))]
+    together = alone = [new_state(config) for config in told]
+    for windows in (*zip(*seen, strict=True), [some[0] for some in seen]):
+        together = absorb_many(told, together, windows)
+        alone = [absorb(*one) for one in zip(told, alone, windows, strict=True)]
+    for config, one, other in zip(told, together, alone, strict=True):
+        assert one.banks.keys() == other.banks.keys()
+        for name, bank in one.banks.items():
+            np.testing.assert_allclose(bank.log, other.banks[name].log, rtol=1e-9, atol=1e-9)
+            np.testing.assert_allclose(bank.law.astype(float), other.banks[name].law.astype(float), rtol=2e-3, atol=1e-7)
+        assert (one.tally, one.breaker, one.trend, one.last_id) == (other.tally, other.breaker, other.trend, other.last_id)
+        assert verdict(config, one).kind == verdict(config, other).kind
 
 
 EMPTY = Histogram(EDGES, (0,) * (len(EDGES) + 1))

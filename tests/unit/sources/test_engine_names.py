@@ -34,7 +34,7 @@ def vllm(prefix: str = "vllm:", suffix: str = "_total") -> str:
     )
 
 
-EXPECTED = (2, 1, 13, 1, 900, {0.5: 9, INF: 13}, {0.5: 4, INF: 12}, None)
+EXPECTED = (2, 1, 13, 1, 900, {0.5: 9, INF: 13}, {0.5: 4, INF: 12}, None, None)
 
 
 @pytest.mark.parametrize("page", [vllm(), vllm(suffix=""), vllm("gpustack:")], ids=["vllm", "without-total", "unified"])
@@ -102,3 +102,10 @@ def test_the_simulated_engine_is_understood_in_old_and_new_versions(version):
     got = sample(render(families))
     assert (got.running, got.waiting, got.requests, got.errors, got.tokens, got.started) == (1, 0, 4, 0, 50, 5)
     assert got.ttft[INF] == 4
+
+
+def test_time_per_output_token_is_read_where_a_request_counts_once_and_never_from_counts_of_tokens():
+    per_request = hist("vllm:request_time_per_output_token_seconds", inf=9, half=7, labels='engine="0"')
+    per_token = hist("gpustack:time_per_output_token_seconds", inf=900, half=700, labels='engine="0"')
+    assert sample(vllm() + per_request).tpot == {0.5: 7, INF: 9}
+    assert sample(vllm() + per_token).tpot is None
