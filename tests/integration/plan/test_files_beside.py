@@ -54,11 +54,11 @@ def test_a_line_that_is_no_object_is_told_with_its_column(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("named", "words"),
     [
-        ("aaa.jsonl", "found none of that name (did you mean aa.jsonl?)"),
-        ("../aa.jsonl", "found `../aa.jsonl` (write its path as seen from the plan"),
+        ("aaa.jsonl", "none of that name (did you mean aa.jsonl?)"),
+        ("../aa.jsonl", "found `../aa.jsonl` (write its path as seen from the plan, without `..`)"),
         ("/etc/hostname", "found `/etc/hostname`"),
-        ("link.jsonl", "found a link that leads out of it (copy the file there"),
-        ("inner", "found a folder (name the file itself)"),
+        ("link.jsonl", "found a link that leads out of it (copy the file there: whoever reads the plan needs it too)"),
+        ("inner", "found a folder"),
         ("large.jsonl", "found a larger one"),
         ('"a\\0b"', "an impossible name"),
         ("bytes.jsonl", "the byte 0xFF in `bytes.jsonl`"),
