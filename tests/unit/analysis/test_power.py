@@ -168,3 +168,33 @@ def test_four_of_five_identical_canaries_are_proved_within_what_was_said(share: 
 
 def _over(evidence: dict[str, float], wanted: Iterable[str]) -> list[str]:
     return [claim for claim in wanted if evidence[claim] >= 3.0]
+
+
+@pytest.mark.parametrize(("prompts", "proved_by_then"), [(170, False), (381, True)])
+def test_five_points_of_quality_are_ruled_out_by_about_254_prompts(prompts: int, proved_by_then: bool) -> None:
+    setting = Setting(30, (Rung(0.5, 7200),), 14_400, prompts=prompts)
+    found = proved(config("sparse", quality="binary"), setting)["quality"]
+    assert (found.seconds is not None) == proved_by_then
+
+
+def test_more_prompts_show_a_smaller_loss() -> None:
+    def loss(prompts: int) -> float:
+        found = power(config("sparse", quality="binary"), Setting(0, (Rung(0.5, 7200),), 14_400, prompts=prompts)).rungs[0].within.quality
+        return 1.0 if found is None else found
+
+    assert loss(1000) < loss(100)
+    assert loss(1000) <= 0.08
+
+
+@SLOW
+@pytest.mark.parametrize(("change", "chance_of", "effect"), [({"slow": 2.0}, slower, 1.0), ({"errors": 0.2}, failing, 0.198)])
+def test_six_hundred_requests_an_hour_find_what_was_said(change: dict[str, Any], chance_of: Any, effect: float) -> None:
+    asked = config("thin")
+    seen = judged(asked, Drifting(rate=1 / 6, share=0.5, windows=500, **change), 60, 0.8)
+
+    def found(windows: int) -> bool:
+        seconds = 30.0 * windows
+        return bool(chance_of(asked, Setting(600, (Rung(0.5, seconds),), seconds), 0)(effect)[0] >= 0.8)
+
+    windows = next(w for w in range(1, 500) if found(w))
+    assert seen / 1.5 <= 2.5 * windows <= 1.5 * seen
