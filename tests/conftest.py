@@ -14,6 +14,9 @@ from typing import Any
 
 import pytest
 
+# Before numpy is imported: tests run beside each other, and threads that wait for a small product burn a core.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 
 def lab_description() -> dict[str, Any] | None:
     """The running lab as it describes itself, or None."""

@@ -23,9 +23,11 @@ def probes_harmless(pairs: Iterable[ProbePair], unacceptable: float) -> Floats:
     return _bernoulli(canary < (1 + unacceptable) * stable for stable, canary in _timed(pairs))
 
 
-def probes_over(pairs: Iterable[ProbePair], slo: float) -> Floats:
-    """log e by bet, against "of the pairs in which one side alone took longer than `slo` seconds, at most half blame the canary"."""
-    late = [(stable > slo, canary > slo) for stable, canary in _timed(pairs)]
+def probes_over(pairs: Iterable[ProbePair], slo: float, tolerated: float) -> Floats:
+    """log e by bet, against "of the pairs in which one side alone took longer than `slo` seconds, at most half blame the canary". The
+    canary's objective is (1 + tolerated) x slo, or a slow-down that is tolerated would be disproved here.
+    """
+    late = [(stable > slo, canary > (1 + tolerated) * slo) for stable, canary in _timed(pairs)]
     return bernoulli_gain(sum(c and not s for s, c in late), sum(s and not c for s, c in late))
 
 

@@ -22,6 +22,7 @@ _WEIGHTS: dict[str, dict[str, float]] = {
     "sparse": {"ttft": 0.08, "e2e": 0.04, "tpot": 0.04, "errors": 0.26, "quality": 0.20, "memory": 0.05, "probes": 0.33},
 }
 _UNACCEPTABLE = {"rich": (0.20, 0.01), "thin": (0.20, 0.02), "sparse": (0.50, 0.05)}  # slow-down, error risk difference
+_LOST = {"rich": 0.05, "thin": 0.05, "sparse": 0.12}  # loss of mean score; 126 and 50 prompts can exclude it when no answer differs
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ class JudgeConfig:
     def unacceptable(self, metric: str) -> float:
         """The margin that a promotion has to prove not reached. Memory has none: its floor and its slope are watched instead."""
         said = next((m.unacceptable for m in self.margins if m.metric == metric and m.unacceptable is not None), None)
-        defaults = {"errors": self.unacceptable_errors, "quality": 0.05}
+        defaults = {"errors": self.unacceptable_errors, "quality": _LOST[self.mode]}
         return defaults.get(metric, self.unacceptable_latency) if said is None else said
 
     def noise(self, metric: str) -> tuple[float, float]:

@@ -5,14 +5,19 @@ import math
 from rollout.analysis.design import BALANCED, Design, log_pass
 from rollout.analysis.errors import nearest_null
 from rollout.analysis.latency import LatencyTest
+from rollout.analysis.noise import log_mean
+from rollout.analysis.quality import pairs_needed
 from rollout.analysis.state import JudgeState
 
 _MIXTURE_COST = 1.2  # what betting on several alternatives at once costs, in logs
 _FIRST_PROBES = 120  # said before the probes have shown their own pace
+_FIRST_PROMPTS = 20  # before that a single lost prompt would say everything
 
 
 def forecast(design: Design, state: JudgeState) -> dict[str, float | None]:
-    """More canary requests (or probe pairs, under "probes") by claim; 0 = proved, None = cannot be said from what was seen so far."""
+    """By claim: more canary requests, probe pairs (under "probes") or prompts (under "quality"); 0 = proved, None = cannot be said from
+    what was seen so far.
+    """
     need = -math.log(design.config.beta)
     return {claim: _more(design, state, claim, need - log) if log < need else 0.0 for claim, log in log_pass(design, state).items()}
 
@@ -22,6 +27,8 @@ def _more(design: Design, state: JudgeState, claim: str, missing: float) -> floa
         return _errors(design, state, missing + _MIXTURE_COST)
     if claim == "probes":
         return _probes(state, missing)
+    if claim == "quality":
+        return _quality(design, state)
     tests = [t for t in design.latency if claim == "live or probes" or claim.startswith(t.metric)]
     needed = [_latency(design, state, t, claim, missing + _MIXTURE_COST) for t in tests]
     return None if None in needed else max((n for n in needed if n is not None), default=None)
@@ -66,6 +73,21 @@ def _probes(state: JudgeState, missing: float) -> float:
     if seen >= 20 and gained > 0:
         return missing / (gained / seen)
     return float(max(_FIRST_PROBES - seen, 20))
+
+
+def _quality(design: Design, state: JudgeState) -> float | None:
+    """At the pace of each bet so far; None where all of them lose: the canary scores as if it were unacceptable."""
+    seen, need = state.tally.quality_pairs, -math.log(design.config.beta)
+    if seen < _FIRST_PROMPTS:
+        return float(max(1, pairs_needed(design.config.unacceptable("quality"), design.config.beta) - seen))
+    gains = state.banks["pass/quality"].log[0] / seen
+    if gains.max() <= 0:
+        return None
+    low, high = 0.0, (need + math.log(len(gains))) / float(gains.max())
+    while high - low > 0.5:
+        middle = (low + high) / 2
+        low, high = (low, middle) if log_mean(gains * middle) >= need else (middle, high)
+    return max(1.0, high - seen)
 
 
 def _divergence(p: float, q: float) -> float:

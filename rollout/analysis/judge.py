@@ -203,11 +203,12 @@ def _probes(look: _Look) -> None:
     config, window, banks = look.config, look.window, look.banks
     if not window.pairs:
         return
-    slower = probes_slower(window.pairs, config.tolerated("probes"))
+    tolerated = config.tolerated("probes")
+    slower = probes_slower(window.pairs, tolerated)
     for s in range(look.starts):
         banks[f"fail/probes/{s}"] = _bet(banks[f"fail/probes/{s}"], slower)
         if config.probe_slo:
-            banks[f"fail/probes/slo/{s}"] = _bet(banks[f"fail/probes/slo/{s}"], probes_over(window.pairs, config.probe_slo))
+            banks[f"fail/probes/slo/{s}"] = _bet(banks[f"fail/probes/slo/{s}"], probes_over(window.pairs, config.probe_slo, tolerated))
     banks["pass/probes"] = _bet(banks["pass/probes"], probes_harmless(window.pairs, config.unacceptable("probes")))
 
 
@@ -222,12 +223,17 @@ def _quality(look: _Look) -> None:
 
 
 def _memory(look: _Look) -> Trend:
-    """The slope of this rung alone: another share is another level. A crowded canary needs more, so it is not blamed."""
+    """The slope of this rung alone: another share is another level, and so is a process that began anew. A crowded canary needs more, so
+    it is not blamed.
+    """
     config, state, window = look.config, look.state, look.window
     if config.memory_noise is None or own_only(window) or state.starts[-1] != window.rung:
         return state.trend
     ours, theirs = window.canary.memory_used, window.stable.memory_used
-    if ours is None or theirs is None or not look.usable or window.load_ratio is None or window.load_ratio > BALANCED[1]:
+    if window.canary.restarts or window.stable.restarts:
+        return state.trend.parted()
+    up = {window.canary.status, window.stable.status} <= {"OK", "NO_TRAFFIC"}  # a side that is down uses little
+    if ours is None or theirs is None or not (up and look.usable) or window.load_ratio is None or window.load_ratio > BALANCED[1]:
         return state.trend.skipped()
     trend = state.trend.observed((state.elapsed + window.seconds) / _HOUR, float(ours - theirs), *config.memory_noise)
     name = f"fail/memory/{len(state.starts) - 1}"

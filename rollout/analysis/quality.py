@@ -4,12 +4,14 @@ Waudby-Smith and Ramdas, Estimating means of bounded random variables by betting
 tolerated, only the pairs that differ speak, and one of them is as likely the canary's fault as stable's.
 """
 
+import math
 from collections.abc import Iterable
 
 import numpy as np
 
 from rollout.analysis.betting import PROBE_ODDS, bernoulli_gain
 from rollout.analysis.hypergeometric import Floats
+from rollout.analysis.noise import log_mean
 from rollout.analysis.samples import QualityPair
 
 FRACTIONS = np.array([0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7])  # of the largest bet that cannot lose everything
@@ -31,6 +33,14 @@ def bets_against(tolerated: float, *, binary: bool) -> int:
 def quality_kept(pairs: Iterable[QualityPair], unacceptable: float) -> Floats:
     """log e by bet, against "on average the canary's answers score at least `unacceptable` below stable's"."""
     return _bets(-_losses(pairs), -unacceptable)
+
+
+def pairs_needed(unacceptable: float, beta: float) -> int:
+    """How many pairs exclude that loss at 1 to `beta` when no score differs; every one that differs asks for more."""
+    one, count = quality_kept([QualityPair(1.0, 1.0)], unacceptable), 1
+    while log_mean(one * count) < -math.log(beta):
+        count += 1
+    return count
 
 
 def _bets(gains: Floats, null: float) -> Floats:

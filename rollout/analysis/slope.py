@@ -18,7 +18,9 @@ SLOPES = np.array([2.0**k for k in range(-2, 12)]) * (1 << 30)  # bytes an hour 
 
 @dataclass(frozen=True)
 class Trend:
-    """Sums over the whitened observations of one rung. `at`, `y`: hours and bytes of the newest; `missed`: windows without one since."""
+    """Sums over the whitened observations of one rung. `at`, `y`: hours and bytes of the newest; `missed`: windows without one since;
+    `score`, `information`: of the slope, from the stretches before a process began anew, each with a level of its own.
+    """
 
     seen: int = 0
     at: float = 0.0
@@ -29,20 +31,29 @@ class Trend:
     slope2: float = 0.0
     level_y: float = 0.0
     slope_y: float = 0.0
+    score: float = 0.0
+    information: float = 0.0
 
     def skipped(self) -> "Trend":
         """A window passed and the memory of one side was unknown."""
         return replace(self, missed=self.missed + 1)
+
+    def parted(self) -> "Trend":
+        """A process began anew: from here on the level is another one; what was learnt of the slope stays."""
+        score, information = self._slope()
+        return Trend(score=score, information=information)
 
     def observed(self, hours: float, y: float, sd: float, phi: float) -> "Trend":
         """One more difference `y` (bytes) at `hours` since the start; `sd` in bytes, `phi` a window."""
         kept = phi ** (self.missed + 1) if self.seen else 0.0
         weight = 1.0 / (sd * sd * (1.0 - kept * kept))
         level, slope, rest = 1.0 - kept, hours - kept * self.at, y - kept * self.y
-        return Trend(
+        return replace(
+            self,
             seen=self.seen + 1,
             at=hours,
             y=y,
+            missed=0,
             level2=self.level2 + weight * level * level,
             cross=self.cross + weight * level * slope,
             slope2=self.slope2 + weight * slope * slope,
@@ -52,11 +63,16 @@ class Trend:
 
     def evidence(self, tolerated: float) -> Floats:
         """log e for each of `SLOPES` against "the difference rises by at most `tolerated` bytes an hour"."""
-        if self.seen < 2 or self.level2 <= 0:
-            return np.zeros(len(SLOPES))
-        information = max(0.0, self.slope2 - self.cross * self.cross / self.level2)
-        score = self.slope_y - self.cross * self.level_y / self.level2 - tolerated * information
+        score, information = self._slope()
+        score -= tolerated * information
         return np.asarray(SLOPES * score - SLOPES * SLOPES * (information / 2.0))
+
+    def _slope(self) -> tuple[float, float]:
+        """Score and information of the slope, the levels integrated out."""
+        if self.seen < 2 or self.level2 <= 0:
+            return self.score, self.information
+        information = max(0.0, self.slope2 - self.cross * self.cross / self.level2)
+        return self.score + self.slope_y - self.cross * self.level_y / self.level2, self.information + information
 
 
 def fit_memory(series: list[float | None]) -> tuple[float, float] | None:

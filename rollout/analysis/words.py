@@ -15,8 +15,13 @@ ASSUMPTIONS = (
     "the margins hold on odds ratios at bucket edges; their translation into time follows the reference histogram",
 )
 _NAMES = {
-    **{"ttft": "TTFT", "e2e": "end-to-end latency", "tpot": "time per output token", "probes": "probe TTFT", "errors": "errors"},
-    **{"quality": "quality", "memory": "memory"},
+    "ttft": "TTFT",
+    "e2e": "end-to-end latency",
+    "tpot": "time per output token",
+    "errors": "errors",
+    "quality": "answer quality",
+    "memory": "memory",
+    "probes": "probe TTFT",
 }
 
 
@@ -44,10 +49,9 @@ def failed(design: Design, state: JudgeState, crossing: Crossing, effect: list[d
         shown = [_effect(row) for row in sorted(effect, key=lambda r: -(r["odds"][0] or 0.0)) if row["odds"][0] is not None]
         parts += shown[:1]
     if "errors" in crossing.culprits or not crossing.culprits:
+        own = tally.pairs + tally.quality_pairs
         canary, stable = tally.errors_canary + tally.pair_errors_canary, tally.errors_stable + tally.pair_errors_stable
-        parts.append(
-            f"{canary} of {tally.live_canary + tally.pairs} canary and {stable} of {tally.live_stable + tally.pairs} stable failed"
-        )
+        parts.append(f"{canary} of {tally.live_canary + own} canary and {stable} of {tally.live_stable + own} stable failed")
     parts.append(_evidence(state))
     return "; ".join(parts) + _bound(design)
 
@@ -102,12 +106,14 @@ def share_suspects(served: float, expected: float) -> tuple[str, ...]:
 
 def _needs(design: Design, state: JudgeState, more: dict[str, float | None]) -> str:
     parts = []
-    requests = [n for claim, n in more.items() if claim != "probes" and n]
+    requests = [n for claim, n in more.items() if claim not in ("probes", "quality") and n]
     if requests:
         parts.append(f"needs about {_round(max(requests))} more canary requests")
     if more.get("probes"):
         parts.append(f"needs about {_round(more['probes'] or 0)} more probes")
-    if any(n is None for n in more.values()):
+    if more.get("quality"):
+        parts.append(f"needs about {_round(more['quality'] or 0)} more prompts")
+    if any(n is None for claim, n in more.items() if claim != "quality"):
         ratio = state.tally.load_ratio
         if ratio is None or not state.tally.live_windows:
             parts.append("no live comparison yet")
@@ -127,6 +133,7 @@ def _round(value: float) -> str:
 def _evidence(state: JudgeState) -> str:
     tally = state.tally
     parts = [f"{tally.pairs} probes"] if tally.pairs else []
+    parts += [f"{tally.quality_pairs} replayed prompts"] if tally.quality_pairs else []
     if tally.live_canary or not parts:
         parts.append(f"{tally.live_canary} live requests")
     return ", ".join(parts)
@@ -137,9 +144,9 @@ def _tolerated(design: Design, metric: str) -> str:
     if metric == "errors":
         return f"errors at most {margin:g} times stable's odds"
     if metric == "quality":
-        return f"answers lose at most {100 * margin:.3g} points of 100"
+        return "answers no worse than stable's" + (f" by more than {100 * margin:.3g} points of 100" if margin else "")
     if metric == "memory":
-        return f"memory rises by at most {margin / (1 << 30):.3g} GiB an hour beside stable's"
+        return f"memory growing at most {margin / (1 << 30):.3g} GiB an hour faster than stable's"
     return f"{_NAMES[metric]} no slower than {percent(margin, signed=True)}"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rollout.plan.beside import Unfit, read_beside
+from rollout.plan.beside import WHERE, Unfit, read_beside
 from rollout.plan.model import Plan, Prompt
 from rollout.plan.prompts import MAX_BYTES, read_prompts
 from rollout.plan.source import Source
@@ -21,10 +21,13 @@ def refuse_inlined(source: Source) -> None:
         source.add(place.key, _SET, "`file`, the set's name", "the prompts themselves", "write them as lines of JSON beside the plan")
 
 
-def inlined(plan: Plan, source: Source, folder: Path) -> Plan:
+def inlined(plan: Plan, source: Source, folder: Path | None) -> Plan:
     """The plan with the files it names, as seen from `folder`. What is wrong with them is added to the findings of `source`."""
     quality = plan.evidence.quality
     if quality is None:
+        return plan
+    if folder is None:
+        source.add(source.places[_FILE].value, _FILE, WHERE, "a name, and no folder is known", "give the plan as a file")
         return plan
     try:
         data = read_beside(folder, quality.file, MAX_BYTES)

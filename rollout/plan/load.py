@@ -54,7 +54,7 @@ def load_plan(path: str | FilePath) -> LoadedPlan:
 def parse_plan(text: str, file: str = "plan", folder: FilePath | None = None) -> Plan:
     """The plan in `text`; `file` is its name in messages. Raises PlanError with all findings, ordered by line.
 
-    Files that the plan names are read as seen from `folder` (the current one when None) and are part of the plan from then on.
+    Files that the plan names are read as seen from `folder` and are part of the plan from then on; None: none can be named.
     """
     if len(text) > MAX_BYTES or len(text.encode("utf-8", "replace")) > MAX_BYTES:
         raise _one(file, f"a plan of at most {MAX_BYTES >> 20} MiB", "a larger one", "is this the right file?")

@@ -21,7 +21,7 @@ def beginning(path: str | Path, limit: int, *, patience: float = PATIENCE, end: 
     try:
         if stat.S_ISDIR(os.fstat(descriptor).st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        data = b""
+        data = bytearray()
         while len(data) < limit and not (end and end in data):
             if not select.select([descriptor], [], [], patience)[0]:
                 raise TimeoutError(errno.ETIMEDOUT, f"nothing was written to it for {patience:g} s")
@@ -29,6 +29,6 @@ def beginning(path: str | Path, limit: int, *, patience: float = PATIENCE, end: 
             if not piece:
                 break
             data += piece
-        return data
+        return bytes(data)
     finally:
         os.close(descriptor)

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from rollout.analysis.config import JudgeConfig, Mode
+from rollout.analysis.quality import pairs_needed
 from rollout.domain import adoption, credentials, route_checks
 from rollout.domain.carrying import carrier_of, rung_shares
 from rollout.domain.receipts import Pair, Receipts
@@ -19,14 +20,12 @@ from rollout.domain.window import LIVE_REQUESTS as WINDOW_REQUESTS
 from rollout.domain.world import World
 from rollout.plan.model import Plan
 from rollout.report.calls import Call, Ladders, calls
+from rollout.report.waiting import Asked, Forecast, forecast
 from rollout.rung.evidence import BEFORE_FULL, DEADLINE, LIVE_REQUESTS
 
 Json = Any
 OURS = frozenset({"name", "enable_model_route"})
 """fields in which every canary differs: they are identity, not a change"""
-
-SPARSE_PROMPTS = 50
-"""prompts without which quality is not told where traffic is sparse"""
 
 
 class Part(BaseModel):
@@ -75,7 +74,8 @@ class PairPlan(Part):
 class Replay(Part):
     """What the replay of a prompt set costs: `requests` of at most `max_tokens` output tokens to each side, for each target.
 
-    `unacceptable`: loss of mean score, 0.05 = 5 points of 100; `note`: why it may not be enough, empty when nothing says so.
+    `unacceptable`: loss of mean score, 0.05 = 5 points of 100; `needed`: prompts that exclude it when no answer differs;
+    `note`: why the set may not be enough, empty when nothing says so.
     """
 
     file: str
@@ -84,6 +84,7 @@ class Replay(Part):
     max_tokens: int
     targets: int
     unacceptable: float
+    needed: int
     note: str
 
 
@@ -128,6 +129,10 @@ class Declared:
     """where an adopted canary goes on, and why there"""
     begin: int = 0
     """index of the rung it goes on with"""
+    rate_source: str = ""
+    """where the rate comes from, in words"""
+    explain: bool = False
+    """whether the forecast says why the wait is so long"""
 
     @property
     def rungs_below(self) -> int:
@@ -154,6 +159,8 @@ class DryRun(Part):
     """where the canary that a person made goes on, and why there"""
     pairs: tuple[PairPlan, ...]
     evidence: Evidence | None
+    forecast: Forecast | None = None
+    """what can be found out at today's traffic, and how long that takes, for one target"""
     deadlines: tuple[Deadline, ...]
     shortest: float
     """seconds from the first rung to promotion at the very least"""
@@ -177,9 +184,28 @@ def dry_run(plan: Plan, world: World, refusals: Sequence[str], declared: Declare
         adopts=declared.standing if declared else None,
         pairs=_pairs(plan, weighted(plan, world), declared) if declared else (),
         evidence=_evidence(plan, declared, judge) if declared and judge else None,
+        forecast=forecast(_asked(plan, world, declared, judge)) if declared and judge else None,
         deadlines=deadlines(plan, mode),
         shortest=shortest(plan, mode, below) * len(plan.stable),
         calls=tuple(calls(plan, declared.receipts, declared.ladders, declared.begin)) if declared else (),
+    )
+
+
+def _asked(plan: Plan, world: World, declared: Declared, judge: JudgeConfig) -> Asked:
+    """The first target's; the others have the same ladder."""
+    pair = declared.receipts.pairs[0]
+    stable = world.deployments[pair.stable].replicas
+    below = [rung.pair_share for rung in declared.ladders[pair.canary] if not rung.full]
+    return Asked(
+        plan=plan,
+        judge=judge,
+        rate=declared.rate,
+        source=declared.rate_source,
+        shares=below[min(declared.begin, len(below) - 1) :],
+        canary_replicas=plan.canary_of(0).sizing.replicas or stable,
+        stable_replicas=stable,
+        sample=world.samples.get(pair.stable),
+        explain=declared.explain,
     )
 
 
@@ -255,16 +281,16 @@ def _evidence(plan: Plan, declared: Declared, judge: JudgeConfig) -> Evidence:
         v=judge.v,
         phi=judge.phi,
         note=judge.bound,
-        replay=_replay(plan, declared.mode, judge),
+        replay=_replay(plan, judge),
     )
 
 
-def _replay(plan: Plan, mode: Mode, judge: JudgeConfig) -> Replay | None:
+def _replay(plan: Plan, judge: JudgeConfig) -> Replay | None:
     quality = plan.evidence.quality
     if quality is None:
         return None
     count = len(quality.prompts)
-    few = mode == "sparse" and count < SPARSE_PROMPTS
+    needed = pairs_needed(judge.unacceptable("quality"), judge.beta)
     return Replay(
         file=quality.file,
         requests=count,
@@ -272,7 +298,8 @@ def _replay(plan: Plan, mode: Mode, judge: JudgeConfig) -> Replay | None:
         max_tokens=quality.max_tokens,
         targets=len(plan.stable),
         unacceptable=judge.unacceptable("quality"),
-        note=f"sparse traffic asks for at least {SPARSE_PROMPTS} prompts" if few else "",
+        needed=needed,
+        note=f"a promotion needs at least {needed} prompts, when no answer differs: it would hold" if count < needed else "",
     )
 
 

@@ -8,7 +8,7 @@ Own paired probes and replayed prompts end a window: they never count as users' 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -25,6 +25,7 @@ from rollout.analysis import (
     new_state,
     share_alarm,
     verdict,
+    window_to_json,
 )
 from rollout.analysis.config import LATENCIES
 from rollout.domain.context import Ctx, act
@@ -78,6 +79,13 @@ def listen(ctx: Ctx, rung: Rung) -> Decision | None:
 
 
 def _begin(ctx: Ctx) -> Record:
+    config, said = configured(ctx)
+    fact = {"config": config.to_json(), "state": new_state(config).to_json(), "began": ctx.now.isoformat()}
+    return Record({ctx.key("judge"): fact}, f"judging begins: margins and reference are fixed from here{said}")
+
+
+def configured(ctx: Ctx) -> tuple[JudgeConfig, str]:
+    """What the judge of this pair is told, from the plan and stable as it is seen now; and what there is to say about its noise."""
     plan, sample = ctx.the_plan, ctx.world.samples.get(ctx.pair.stable)
     below = [r for r in ctx.ladder(ctx.pair) if not r.full]
     references = {metric: windows.reference(sample, metric) for metric in LATENCIES}
@@ -97,8 +105,7 @@ def _begin(ctx: Ctx) -> Record:
         beta=plan.evidence.beta,
         memory_floor=plan.guards.memory_floor,
     )
-    fact = {"config": config.to_json(), "state": new_state(config).to_json(), "began": ctx.now.isoformat()}
-    return Record({ctx.key("judge"): fact}, f"judging begins: margins and reference are fixed from here{said}")
+    return config, said
 
 
 def _blind(ctx: Ctx, rung: Rung) -> Decision | None:
@@ -217,7 +224,7 @@ def _absorbed(
         ctx.key("judge"): _used(fact, window),
         ctx.key("seen"): {**seen, **counts, **_live_again(ctx, own)},
     }
-    return Record(facts, text, {"window": asdict(window)})
+    return Record(facts, text, _noted(window, facts[ctx.key("judge")]))
 
 
 def _live_again(ctx: Ctx, own: str) -> dict[str, Json]:
@@ -254,7 +261,7 @@ def _window(ctx: Ctx, rung: Rung, fact: Mapping[str, Json], seen: Mapping[str, J
     facts = {ctx.key("judge"): _used(fact, window), ctx.key("seen"): after, ctx.key("base"): windows.base(ctx, rung, base)}
     text = f"window {number}: canary {window.canary.requests} requests ({window.canary.errors} errors), stable {window.stable.requests}"
     text += "; not compared: requests of before the interruption still run" if uneven else ""
-    return Record(facts, text, {"window": asdict(window)})
+    return Record(facts, text, _noted(window, facts[ctx.key("judge")]))
 
 
 def _resumed(ctx: Ctx, rung: Rung, seen: Mapping[str, Json]) -> Record:
@@ -276,6 +283,11 @@ def _used(fact: Mapping[str, Json], window: Window) -> dict[str, Json]:
     state = absorb(config, JudgeState.from_json(fact["state"]), window)
     found = verdict(config, state)
     return {**fact, "state": state.to_json(), "verdict": {"kind": found.kind, "sentence": found.sentence, "details": found.details}}
+
+
+def _noted(window: Window, judged: Mapping[str, Json]) -> dict[str, Json]:
+    """What the journal keeps of a window: its numbers, to be judged again, and what was said then."""
+    return {"window": window_to_json(window), "verdict": {key: judged["verdict"][key] for key in ("kind", "sentence")}}
 
 
 def _asked(ctx: Ctx, *, last: bool) -> tuple[float, int]:

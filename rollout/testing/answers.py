@@ -27,6 +27,12 @@ def prompt_tokens(text: str) -> int:
     return max(1, len(text) // 4)
 
 
+def is_wrong(text: str, rate: float) -> bool:
+    """Whether a prompt is one of the share `rate` (0..1) that is answered wrongly: the same prompt always is, or never."""
+    drawn = int.from_bytes(hashlib.sha256(b"wrong?|" + text.encode()).digest()[:4])
+    return drawn < rate * (1 << 32)
+
+
 def words(text: str, count: int, *, wrong: bool = False) -> list[str]:
     """`count` output tokens for a prompt; a shorter answer is a prefix of a longer one."""
     seed = hashlib.sha256(("wrong|" if wrong else "right|").encode() + text.encode()).digest()

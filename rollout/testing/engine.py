@@ -18,7 +18,7 @@ from typing import Any
 from aiohttp import web
 
 from rollout.clock import SystemClock
-from rollout.testing.answers import embedding, prompt_text, prompt_tokens, words
+from rollout.testing.answers import embedding, is_wrong, prompt_text, prompt_tokens, words
 from rollout.testing.engine_metrics import EngineStats, Family, render, vllm_families
 from rollout.testing.knobs import Knobs
 from rollout.testing.shapes import Body, choice, chunk_frame, error_body, event, whole
@@ -181,7 +181,7 @@ class SimEngine:
         count = int(sim.get("tokens") or limit or self.knobs.tokens)
         count = min(count, int(limit)) if limit else count
         finish: str | None = "length" if limit and count == int(limit) else "stop"
-        said = words(text, count, wrong=self.knobs.wrong_answers or self._hit(self.knobs.wrong_rate))
+        said = words(text, count, wrong=self.knobs.wrong_answers or is_wrong(text, self.knobs.wrong_rate))
         if self._hit(self.knobs.truncate_rate):
             finish, said = None, said[: max(1, count // 2)]
         elif self._hit(self.knobs.abort_rate):

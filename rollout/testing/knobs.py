@@ -34,7 +34,7 @@ class Knobs:
     truncate_rate: float = 0.0  # share that ends without finish_reason, usage and [DONE]
     abort_rate: float = 0.0  # share that ends with finish_reason "abort"
     wrong_answers: bool = False  # another text for every prompt
-    wrong_rate: float = 0.0  # share of answers that are another text
+    wrong_rate: float = 0.0  # share of prompts that get another text: the same ones each time
     empty_answers: bool = False  # finishes properly, says nothing
     leak_bytes_per_request: int = 0
     crash_after_requests: int | None = None  # the process dies when request N arrives

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -138,3 +139,34 @@ def test_two_sides_that_are_both_wrong_are_not_promoted_until_a_person_says_so(t
     assert "stable itself answered 0 of 200 prompts as expected" in state.hold.detail
     case.service().say(started.state.id, "accept_inconclusive", "ana", "the set is being rewritten")
     assert case.run(started.state.id).phase is Phase.COMPLETED
+
+
+def judged(state: RolloutState) -> dict[str, Any]:
+    return dict(state.fact("0.judge")["verdict"]["details"])
+
+
+@pytest.mark.parametrize("mode", ["thin", "sparse", "rich"])
+def test_every_fifth_answer_wrong_is_rolled_back_and_quality_is_the_culprit(tmp_path: Path, mode: str) -> None:
+    text = TEXT.replace("mode: thin", f"mode: {mode}").replace("sim/vllm:2", "sim/vllm:wrong")
+    case, started = begun(tmp_path, text, size=150)
+    state = case.run(started.state.id)
+    assert state.phase is Phase.ROLLED_BACK, case.events[-1][0].text
+    assert judged(state)["evidence_against"]["culprits"] == ["quality"]
+    assert case.shape() == case.before
+
+
+def test_a_promotion_waits_for_the_quality_claim_and_says_what_it_rests_on(tmp_path: Path) -> None:
+    """All other claims are proved long before: without a set the same rollout has its verdict earlier."""
+    case, started = begun(tmp_path, TEXT.replace("min_time_before_full: 5m", "min_time_before_full: 1m"), size=130)
+    state = case.run(started.state.id)
+    assert state.phase is Phase.COMPLETED, case.events[-1][0].text
+    assert known(state)["used"] >= 126  # type: ignore[operator]
+    assert judged(state)["evidence_for"]["log10_by_claim"]["quality"] >= 1.3
+
+
+def test_a_set_that_is_too_small_holds_at_the_deadline(tmp_path: Path) -> None:
+    case, started = begun(tmp_path, TEXT.replace("min_time: 1m", "deadline: 10m, min_time: 1m"))
+    state = case.run(started.state.id, until=holding("inconclusive"))
+    assert state.hold is not None
+    assert known(state)["used"] == SIZE
+    assert "quality" in state.hold.detail

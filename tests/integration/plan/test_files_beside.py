@@ -55,10 +55,10 @@ def test_a_line_that_is_no_object_is_told_with_its_column(tmp_path: Path) -> Non
     ("named", "words"),
     [
         ("aaa.jsonl", "found none of that name (did you mean aa.jsonl?)"),
-        ("../aa.jsonl", "found `../aa.jsonl`"),
+        ("../aa.jsonl", "found `../aa.jsonl` (write its path as seen from the plan"),
         ("/etc/hostname", "found `/etc/hostname`"),
-        ("link.jsonl", "a link that leads out of it"),
-        ("inner", "found a folder"),
+        ("link.jsonl", "found a link that leads out of it (copy the file there"),
+        ("inner", "found a folder (name the file itself)"),
         ("large.jsonl", "found a larger one"),
         ("bytes.jsonl", "the byte 0xFF in `bytes.jsonl`"),
         ("empty.jsonl", "a header as the first line"),

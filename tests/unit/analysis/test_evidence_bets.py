@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rollout.analysis.betting import SHARE_SHIFTS, probes_harmless, probes_slower, share_gain
+from rollout.analysis.betting import SHARE_SHIFTS, probes_harmless, probes_over, probes_slower, share_gain
 from rollout.analysis.samples import ProbePair
 from tests.unit.analysis.exact import binomial
 
@@ -76,3 +76,26 @@ def test_a_share_that_moves_between_windows_is_still_a_fair_bet() -> None:
 
 def test_no_split_and_no_requests_are_no_evidence_of_a_wrong_share() -> None:
     assert mixture(share_gain(0, 0, 0.3)) == mixture(share_gain(5, 5, 1.0)) == 1.0
+
+
+times = st.lists(st.floats(0.05, 1.0), min_size=1, max_size=4).map(lambda w: [x / sum(w) for x in w])
+
+
+@settings(max_examples=40, deadline=None)
+@given(times, st.floats(0, MARGIN), st.sampled_from([0.0, MARGIN]))
+def test_pairs_over_the_objective_expect_at_most_one_while_the_canary_is_no_slower_than_tolerated(
+    law: list[float], slower: float, tolerated: float
+) -> None:
+    """Both sides draw from the same times, the canary's are longer by what is tolerated at most; two pairs, every outcome."""
+    seconds = [0.35, 0.45, 0.5, 0.9][: len(law)]
+    factor = 1 + min(slower, tolerated)
+    sides = list(zip(seconds, law, strict=True))
+    drawn = [(ProbePair(x, y * factor, True, True), p * q) for (x, p), (y, q) in itertools.product(sides, sides)]
+    total = sum(p * q * mixture(probes_over((a, b), 0.5, tolerated)) for (a, p), (b, q) in itertools.product(drawn, drawn))
+    assert total <= 1 + SMALL
+
+
+def test_pairs_that_both_kept_or_both_missed_the_objective_say_nothing() -> None:
+    both = [ProbePair(0.1, 0.4, True, True), ProbePair(0.9, 3.0, True, True), BROKEN]
+    assert mixture(probes_over(both, 0.5, 0.0)) == 1.0
+    assert mixture(probes_over([ProbePair(0.1, 3.0, True, True)] * 20, 0.5, MARGIN)) > 100

@@ -201,6 +201,29 @@ def test_requests_of_one_window_may_fail_at_different_rates(
     assert np.all(expected <= 1 + 1e-7)
 
 
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 0.5), st.floats(0, 1)), min_size=1, max_size=4), st.sampled_from([1.0, 1.25]))
+def test_pairs_of_our_own_requests_may_fail_together(prompts: list[tuple[float, float, float]], tolerated: float) -> None:
+    """A prompt that is hard for one side is hard for the other: each has its own chance to fail on both, on one alone, on none."""
+    worse_expected, kept_expected, margin = 0.0, np.zeros(len(ALTERNATIVES)), 0.05
+    for fates in itertools.product(range(4), repeat=len(prompts)):  # none, both, the canary alone, stable alone
+        chances = []
+        for fate, (common, alone, _) in zip(fates, prompts, strict=True):
+            one = alone * (1 - common)
+            chances.append((1 - common - 2 * one, common, one, one)[fate])
+        n, a, b = len(prompts), sum(f in (1, 2) for f in fates), sum(f in (1, 3) for f in fates)
+        worse_expected += math.prod(chances) * float(mixtures(worse([(n, n, a, b)], tolerated))[0])
+        unkept = []
+        for fate, (common, alone, spare) in zip(fates, prompts, strict=True):  # here the canary fails by the margin more often
+            common = common * (1 - margin)
+            theirs = (1 - common - margin) / 2 * alone
+            ours = theirs + margin + spare * (1 - common - 2 * theirs - margin)
+            unkept.append((1 - common - ours - theirs, common, ours, theirs)[fate])
+        kept_expected += math.prod(unkept) * np.exp(harmless_gain((n, n, a, b), (3, 400), margin))
+    assert worse_expected <= 1 + SMALL
+    assert np.all(kept_expected <= 1 + SMALL)
+
+
 counts = st.lists(st.integers(0, 30), min_size=4, max_size=4)
 
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rollout.analysis import ArmWindow, Histogram, JudgeConfig, JudgeState, Window, absorb, config_for, new_state, verdict
+from rollout.analysis import ArmWindow, Histogram, JudgeConfig, JudgeState, Window, absorb, absorb_many, config_for, new_state, verdict
 from rollout.analysis.asks import answer
 from rollout.analysis.design import design_of, log_fail, log_pass
 from rollout.analysis.latency import LatencyTest
@@ -117,6 +117,24 @@ def test_windows_that_come_twice_or_out_of_order_change_nothing(seen: list[Windo
             state = absorb(told, state, replace(seen[j], canary=ArmWindow(50, 50)))
             assert state is once
     assert saved(state) == saved(once)
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.lists(rollouts(least=3, most=3), min_size=2, max_size=4))
+def test_rollouts_in_lockstep_are_judged_as_each_alone(seen: list[list[Window]]) -> None:
+    """Unlike configs, other windows, some of them old: what is computed together does not mix."""
+    told = [asked(NOISES[i % 2], ("rich", "thin", "sparse")[i % 3], 1 + i % 2) for i in range(len(seen))]
+    together = alone = [new_state(config) for config in told]
+    for windows in (*zip(*seen, strict=True), [some[0] for some in seen]):
+        together = absorb_many(told, together, windows)
+        alone = [absorb(*one) for one in zip(told, alone, windows, strict=True)]
+    for config, one, other in zip(told, together, alone, strict=True):
+        assert one.banks.keys() == other.banks.keys()
+        for name, bank in one.banks.items():
+            np.testing.assert_allclose(bank.log, other.banks[name].log, rtol=1e-9, atol=1e-9)
+            np.testing.assert_allclose(bank.law.astype(float), other.banks[name].law.astype(float), rtol=2e-3, atol=1e-7)
+        assert (one.tally, one.breaker, one.trend, one.last_id) == (other.tally, other.breaker, other.trend, other.last_id)
+        assert verdict(config, one).kind == verdict(config, other).kind
 
 
 EMPTY = Histogram(EDGES, (0,) * (len(EDGES) + 1))

@@ -2,7 +2,7 @@
 
 import json
 
-from rollout.testing.answers import embedding, prompt_set, prompt_text, prompt_tokens, words
+from rollout.testing.answers import embedding, is_wrong, prompt_set, prompt_text, prompt_tokens, words
 
 
 def test_the_same_prompt_gets_the_same_words_and_another_one_others() -> None:
@@ -36,3 +36,11 @@ def test_a_prompt_set_expects_what_a_healthy_engine_says() -> None:
     said = ["".join(words(prompt_text({"messages": [{"role": "user", "content": row["prompt"]}]}), 8)).strip() for row in rows]
     assert [row["expected"] for row in rows] == said
     assert len({row["id"] for row in rows}) == len(set(said)) == 30
+
+
+def test_a_share_of_prompts_is_wrong_and_always_the_same_ones() -> None:
+    lost = {n for n in range(1000) if is_wrong(str(n), 0.2)}
+    assert 150 <= len(lost) <= 250
+    assert lost <= {n for n in range(1000) if is_wrong(str(n), 0.4)}
+    assert not any(is_wrong(str(n), 0.0) for n in range(100))
+    assert all(is_wrong(str(n), 1.0) for n in range(100))

@@ -1,0 +1,37 @@
+"""Judging recorded windows again: the same `absorb` and `verdict` as live, window after window. Nothing here weighs anything itself."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from rollout.analysis.assess import Verdict, verdict
+from rollout.analysis.config import JudgeConfig
+from rollout.analysis.judge import absorb, new_state
+from rollout.analysis.recording import Attempt, Look
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One window and the verdict after it."""
+
+    look: Look
+    verdict: Verdict
+
+    @property
+    def as_said(self) -> bool | None:
+        """Whether the verdict is, to the letter, the one that was given live; None where that was not kept."""
+        return None if self.look.said is None else self.look.said == (self.verdict.kind, self.verdict.sentence)
+
+
+def replay(config: JudgeConfig, looks: Iterable[Look]) -> Iterator[Judged]:
+    """The verdict after each window, from a judge that has seen nothing. Live, the state makes a trip through JSON between two windows;
+    that loses no bit, so it is left out here.
+    """
+    state = new_state(config)
+    for look in looks:
+        state = absorb(config, state, look.window)
+        yield Judged(look, verdict(config, state))
+
+
+def judged(attempt: Attempt, config: JudgeConfig | None = None) -> tuple[Judged, ...]:
+    """All of an attempt, under its own config or another one."""
+    return tuple(replay(config or attempt.config, attempt.looks))
