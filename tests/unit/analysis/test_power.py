@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.judge_worlds import Drifting
+from benchmarks.judge.worlds import Drifting
 from rollout.analysis import JudgeConfig, absorb, config_for, new_state
 from rollout.analysis.design import design_of, log_pass
 from rollout.analysis.power import HORIZON, Rung, Setting, failing, power, proofs, slower
 
 SLOW = pytest.mark.slow
 NOTHING: dict[str, Any] = {"tolerated_latency": 0.0, "tolerated_error_odds": 1.0}
-REFERENCE = Drifting().reference(np.random.default_rng(3))
+REFERENCE = Drifting().references(np.random.default_rng(3), 1)[0]
 
 
 def config(mode: Any = "rich", *, noise: tuple[float, float] | None = (0.0, 0.0), rungs: int = 1, **overrides: Any) -> JudgeConfig:
@@ -41,7 +41,7 @@ def judged(asked: JudgeConfig, world: Drifting, reps: int, part: float) -> float
     took = []
     for seed in range(reps):
         state, requests = new_state(asked), 0.0
-        for window in world.rollout(np.random.default_rng((5, seed))):
+        for window in world.traffic(np.random.default_rng((5, seed)), 1).one(0):
             state, requests = absorb(asked, state, window), requests + window.canary.requests
             if state.crossing:
                 break
@@ -150,7 +150,7 @@ def test_four_of_five_identical_canaries_are_proved_within_what_was_said(share: 
     took: dict[str, list[float]] = {claim: [] for claim in claims}
     for seed in range(50):
         state, requests, open_ = new_state(asked), 0.0, set(claims)
-        for window in Drifting(share=share, windows=300).rollout(np.random.default_rng((5, seed))):
+        for window in Drifting(share=share, windows=300).traffic(np.random.default_rng((5, seed)), 1).one(0):
             state, requests = absorb(asked, state, window), requests + window.canary.requests
             for claim in _over(log_pass(design_of(asked), state), open_):
                 took[claim].append(requests)

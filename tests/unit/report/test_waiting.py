@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from benchmarks.judge_worlds import EDGES
+from benchmarks.judge.worlds import EDGES
 from rollout.analysis import Histogram
 from rollout.analysis.config import Mode, config_for
 from rollout.domain.world import EngineSample, InstanceSample
