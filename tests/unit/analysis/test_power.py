@@ -173,7 +173,7 @@ def _over(evidence: dict[str, float], wanted: Iterable[str]) -> list[str]:
 @pytest.mark.parametrize(("prompts", "proved_by_then"), [(170, False), (381, True)])
 def test_five_points_of_quality_are_ruled_out_by_about_254_prompts(prompts: int, proved_by_then: bool) -> None:
     setting = Setting(30, (Rung(0.5, 7200),), 14_400, prompts=prompts)
-    found = proved(config("sparse", quality="binary"), setting)["quality"]
+    found = proved(config("thin", quality="binary"), setting)["quality"]
     assert (found.seconds is not None) == proved_by_then
 
 
