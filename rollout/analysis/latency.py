@@ -73,7 +73,7 @@ class LatencyTest:
             return None
         ours, theirs = (np.cumsum(h.rebin(edges).counts) for h in (canary, stable))
         counts = Counts(ours[1:], theirs[1:], np.diff(ours) + np.diff(theirs), np.diff(ours))
-        odds, u = _ordinal_odds(self.reference, edges, self.tolerated), self.noise.grid
+        odds, u = ordinal_odds(self.reference, edges, self.tolerated), self.noise.grid
         spread = np.arange(odds.shape[1] * len(u)).reshape(odds.shape[1], len(u))
         return Ask(counts, (odds[:, :, None] + u).reshape(len(odds), -1), spread, multiplied=True)
 
@@ -162,7 +162,7 @@ def _exceeding(histogram: Histogram, edges: tuple[float, ...]) -> np.ndarray[tup
 
 
 @lru_cache(maxsize=512)
-def _ordinal_odds(reference: Reference, edges: tuple[float, ...], tolerated: float) -> Floats:
+def ordinal_odds(reference: Reference, edges: tuple[float, ...], tolerated: float) -> Floats:
     """(buckets, 1 + alternatives): log reverse-hazard odds of the tolerated slow-down, then of each alternative but never below it."""
     null = reference.reverse_hazard_shift(edges, tolerated)
     return np.stack([null] + [np.maximum(reference.reverse_hazard_shift(edges, d), null) for d in SLOWDOWNS], axis=1)

@@ -60,7 +60,7 @@ def passed(design: Design, state: JudgeState) -> str:
     """What the promotion rests on, and what nobody knows."""
     config = design.config
     tails = design.live_latency and config.mode == "rich" and design.primary is not None and bool(design.primary.tail)
-    unknown = f"errors rarer than {percent(config.unacceptable_errors)} or " + ("tails rarer than 2 %" if tails else "about tails")
+    unknown = f"errors rarer than {percent(config.unacceptable('errors'))} or " + ("tails rarer than 2 %" if tails else "about tails")
     return f"PASS: {_evidence(state)}; nothing is known about {unknown}{_bound(design)}"
 
 
@@ -140,9 +140,9 @@ def _evidence(state: JudgeState) -> str:
 
 
 def _tolerated(design: Design, metric: str) -> str:
-    if metric == "errors":
-        return f"errors at most {design.config.tolerated_error_odds:g} times stable's odds"
     margin = design.config.tolerated(metric)
+    if metric == "errors":
+        return f"errors at most {margin:g} times stable's odds"
     if metric == "quality":
         return "answers no worse than stable's" + (f" by more than {100 * margin:.3g} points of 100" if margin else "")
     if metric == "memory":

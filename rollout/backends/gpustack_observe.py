@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from rollout.backends.gpustack_files import file_views
 from rollout.backends.gpustack_marker import held
-from rollout.backends.gpustack_survey import surveyed
+from rollout.backends.gpustack_survey import rates, surveyed
 from rollout.backends.gpustack_views import deployment_view, names_of, route_view, worker_view
 from rollout.backends.together import Together
 from rollout.clients.gpustack import GPUStack
@@ -90,6 +90,8 @@ async def observe(client: GPUStack, clock: Clock, scope: Scope, samples: SampleS
     if scope.survey and scope.route in views:
         views[scope.route] = await surveyed(client, lists.routes, views[scope.route])
     deployments = _deployments(lists, scope, views.values())
+    counted = [m for m in lists.models if scope.survey and m.name in scope.sample]
+    served = await rates(client, counted, clock.now())
     now = clock.now()
     return World(
         now=now,
@@ -98,6 +100,7 @@ async def observe(client: GPUStack, clock: Clock, scope: Scope, samples: SampleS
         deployments=deployments,
         probe_routes={n: views[n] for n in scope.probe_routes if n in views},
         workers={w.name: worker_view(w, now) for w in lists.workers},
+        rates=served,
         server_time=client.server_time,
         samples=await _sampled(lists, {n: deployments[n] for n in scope.sample if n in deployments}, samples),
         files=None if files is None else file_views(files, lists.models, lists.workers),

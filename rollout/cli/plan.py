@@ -17,27 +17,30 @@ if TYPE_CHECKING:
     from rollout.report.dryrun import DryRun
 
 File = Annotated[str, typer.Argument(metavar="PLAN", help="The plan file (YAML).")]
+Explain = Annotated[
+    bool, typer.Option("--explain-wait", help="Also say which claim needs how many requests at what rate, and what would shorten it.")
+]
 UNNAMED = "????????"
 """stands for the rollout's id, which is drawn when it starts; the names of what it creates end in it"""
 
 
 @verb(
-    examples=("rollout plan plan.yaml", "rollout plan plan.yaml --json | jq '.pairs[0].rungs'"),
+    examples=("rollout plan plan.yaml", "rollout plan plan.yaml --explain-wait", "rollout plan plan.yaml --json | jq '.pairs[0].rungs'"),
     exits=(ExitCode.DONE, ExitCode.REFUSED, ExitCode.UNREACHABLE, ExitCode.ROUTE_TAKEN),
 )
-def plan(plan: File, json: options.Json = False) -> int:
-    """Dry run: the diff, each rung's weights, every call in order, the deadlines.
+def plan(plan: File, explain_wait: Explain = False, json: options.Json = False) -> int:
+    """Dry run: the diff, the ladder, what can be detected and when, every call in order.
 
     Reads the servers and changes nothing. Prints what speaks against starting, all at once; then it ends with 3.
     """
     from rollout.plan.load import load_plan
 
-    return show(load_plan(plan), json=json)
+    return show(load_plan(plan), json=json, explain=explain_wait)
 
 
-def show(loaded: LoadedPlan, facts: dict[str, Any] | None = None, *, json: bool) -> int:
+def show(loaded: LoadedPlan, facts: dict[str, Any] | None = None, *, json: bool, explain: bool = False) -> int:
     """Print the forecast; its exit code. `facts`: what the rollout would begin with, such as the wish to adopt a canary."""
-    run, holder = asyncio.run(_look(loaded, facts or {}))
+    run, holder = asyncio.run(_look(loaded, facts or {}, explain=explain))
     if json:
         output.as_json(run.model_dump(mode="json"))
     else:
@@ -49,9 +52,8 @@ def show(loaded: LoadedPlan, facts: dict[str, Any] | None = None, *, json: bool)
     return int(ExitCode.ROUTE_TAKEN if holder else ExitCode.DONE)
 
 
-async def _look(loaded: LoadedPlan, facts: dict[str, Any]) -> tuple[DryRun, str | None]:
+async def _look(loaded: LoadedPlan, facts: dict[str, Any], *, explain: bool) -> tuple[DryRun, str | None]:
     """The forecast, and who holds the route."""
-    from rollout.analysis.config import config_for
     from rollout.cli import wiring
     from rollout.clock import SystemClock
     from rollout.domain.access import FACT
@@ -60,6 +62,7 @@ async def _look(loaded: LoadedPlan, facts: dict[str, Any]) -> tuple[DryRun, str 
     from rollout.engine.preview import preview
     from rollout.engine.tick import scope_of
     from rollout.report.dryrun import Declared, dry_run
+    from rollout.rung.evidence import configured
 
     said, clock = loaded.plan, SystemClock()
     now = clock.now()
@@ -83,9 +86,10 @@ async def _look(loaded: LoadedPlan, facts: dict[str, Any]) -> tuple[DryRun, str 
     finally:
         await connected.aclose()
     refusals = [*seen.findings, *([f"route `{said.route.name}` is taken by {seen.holder}"] if seen.holder else [])]
-    if seen.receipts is None or seen.mode is None:
+    if seen.receipts is None or seen.mode is None or seen.declared is None:
         return dry_run(said, world, refusals, None, None), seen.holder
     mode = cast("Mode", seen.mode)
-    declared = Declared(mode, seen.rate, seen.receipts, seen.ladders, seen.diff, seen.shared, seen.standing, seen.begin)
-    judge = config_for(mode, rungs=declared.rungs_below, alpha=said.evidence.alpha, beta=said.evidence.beta)
-    return dry_run(said, world, refusals, declared, judge), seen.holder
+    declared = Declared(
+        mode, seen.rate, seen.receipts, seen.ladders, seen.diff, seen.shared, seen.standing, seen.begin, seen.rate_source, explain
+    )
+    return dry_run(said, world, refusals, declared, configured(seen.declared)[0]), seen.holder

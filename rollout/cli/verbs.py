@@ -15,7 +15,7 @@ class Verb(NamedTuple):
 VERBS: dict[str, Verb] = {
     "init": Verb("init", "Write a plan from a live route, with what a person must fill in."),
     "validate": Verb("validate", "Check a plan file: every finding at once, with line and remedy."),
-    "plan": Verb("plan", "Dry run: the diff, each rung's weights, every call in order, the deadlines."),
+    "plan": Verb("plan", "Dry run: the diff, the ladder, what can be detected and when, every call in order."),
     "run": Verb("run", "Start a rollout, or go on with one, and tick it until it is promoted."),
     "tick": Verb("tick", "Do one idempotent tick, for cron and CI schedules."),
     "status": Verb("status", "Say where a rollout is, what it waits for, and which verbs end that."),

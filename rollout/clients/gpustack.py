@@ -6,7 +6,7 @@ It must not decide, wait for effects, or repeat a write; that is the backend's w
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import date, datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -24,6 +24,7 @@ from rollout.clients.gpustack_rows import (
     Route,
     Row,
     Target,
+    Usage,
     User,
     Version,
     Worker,
@@ -90,6 +91,13 @@ class GPUStack:
     async def targets(self, route_id: int | None = None) -> list[Target]:
         """All targets, or those of one route."""
         return await self._list(TARGETS, Target, {} if route_id is None else {"route_id": route_id})
+
+    async def requests(self, model_id: int, first: date, last: date) -> int:
+        """Requests the server saw a deployment finish on these days (UTC), both included; failed ones are not counted."""
+        asked: dict[str, str | int] = {"start_date": first.isoformat(), "end_date": last.isoformat(), "model_ids": model_id}
+        call = Call("GET", "/v2/dashboard/usage")
+        found = typed(TypeAdapter(Usage), await self._http.get(call.path, asked), call)
+        return sum(row.request_count for row in found.items if first.isoformat() <= row.date[:10] <= last.isoformat())
 
     async def files(self) -> list[ModelFile]:
         """The model files of all workers."""

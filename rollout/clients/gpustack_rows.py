@@ -52,6 +52,19 @@ class Row(Part):
         return self._raw
 
 
+class UsageRow(Part):
+    """What one deployment served on one day, for one route, key and user; successes only."""
+
+    date: str
+    request_count: Count
+
+
+class Usage(Part):
+    """`GET /v2/dashboard/usage`."""
+
+    items: list[UsageRow]
+
+
 class Version(Part):
     """`GET /version`: `{"version": "v2.3.0", "git_commit": "…"}`."""
 
@@ -95,6 +108,7 @@ class Model(Row):
     name: str
     replicas: Count
     ready_replicas: Count = 0
+    created_at: Moment | None = None
     state: str | None = None
     categories: list[str] | None = None
     backend_parameters: list[Json] | None = None

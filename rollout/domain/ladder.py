@@ -12,8 +12,23 @@ from rollout.plan.model import EvidenceMode, Plan
 
 def mode_of(plan: Plan, world: World) -> tuple[str, float | None]:
     """The evidence mode, and the first stable deployment's requests an hour (None = unknown)."""
-    rate = requests_per_hour(world.samples.get(plan.stable[0].deployment), world.now)
+    rate, _ = rate_of(world, plan.stable[0].deployment)
     return (choose_mode(rate) if plan.evidence.mode is EvidenceMode.AUTO else plan.evidence.mode.value), rate
+
+
+def rate_of(world: World, deployment: str) -> tuple[float | None, str]:
+    """A deployment's requests an hour, and in words where that comes from: (None, why) when nobody knows.
+
+    The server counts whole days, so that the night counts too; the engines count since they began. A server that saw nothing where
+    the engines did (requests that go past it) is not believed.
+    """
+    since = requests_per_hour(world.samples.get(deployment), world.now)
+    served = world.rates.get(deployment)
+    if served is not None and (served > 0 or not since):
+        return served, "GPUStack's daily usage, yesterday and today"
+    if since is not None:
+        return since, "the engines' counters since they began"
+    return None, "neither GPUStack's usage nor the engines' counters say"
 
 
 def shares_of(plan: Plan, world: World) -> tuple[float, ...]:

@@ -246,6 +246,8 @@ class World:
     """None = not looked at"""
     gateway: bool | None = False
     """a gateway splits the traffic; None = cannot be seen. Only read where the scope asks for it"""
+    rates: Mapping[str, float] = field(default_factory=dict)
+    """deployment -> requests an hour since yesterday 00:00 UTC, as the server counts them; read in a survey only"""
     server_time: datetime | None = None
     """what the server's own clock said in its answers; None when they carry no date"""
 

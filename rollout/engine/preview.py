@@ -24,6 +24,8 @@ class Preview:
     mode: str | None = None
     rate: float | None = None
     """stable's requests an hour, None = unknown"""
+    rate_source: str = ""
+    """where the rate comes from, in words"""
     receipts: Receipts | None = None
     ladders: dict[str, tuple[Rung, ...]] = field(default_factory=dict)
     """canary deployment -> its rungs"""
@@ -31,6 +33,8 @@ class Preview:
     """canary deployment -> rows of (field, stable, canary)"""
     shared: dict[str, list[str]] = field(default_factory=dict)
     """stable deployment -> other routes that use it"""
+    declared: Ctx | None = None
+    """the rollout as it would stand once declared"""
     standing: str | None = None
     """where an adopted canary goes on, and why there"""
     begin: int = 0
@@ -57,10 +61,12 @@ def preview(ctx: Ctx) -> Preview:
         held,
         mode=facts["mode"],
         rate=facts["rate"],
+        rate_source=facts["rate_source"],
         receipts=receipts,
         ladders=ladders,
         diff=facts["diff"],
         shared={k: v for k, v in shared.items() if v},
+        declared=then,
         standing=(facts.get("standing") or {}).get("why"),
         begin=int((facts.get("0.found") or {}).get("rung", 0)),
     )

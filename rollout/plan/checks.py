@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
-from rollout.plan import fields
+from rollout.plan import fields, history
 from rollout.plan.finding import Problem, wrong
 from rollout.plan.units import format_duration
 
@@ -130,6 +130,9 @@ def _evidence(evidence: Evidence) -> Iterator[Problem]:
     yield from _at_most(evidence, "window", "min_time", "a rung would end inside its first window")
     yield from _at_most(evidence, "min_time", "deadline", "no rung could end before the verdict is due")
     yield from _at_most(evidence, "min_time_before_full", "deadline", "the last rung could not end before the verdict is due")
+    other = history.misfit(evidence.history, evidence.window) if evidence.history else None
+    if other is not None:
+        yield other
 
 
 def _margins(margins: Margins) -> Iterator[Problem]:

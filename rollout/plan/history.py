@@ -7,8 +7,9 @@ of a window says nothing here, and the plan stays small.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from statistics import median
 from typing import Any
 
 from rollout.plan.finding import Problem, wrong
@@ -18,6 +19,12 @@ FORMAT = 1
 MOST = 1000
 """windows; eight hours of 30 s, and a plan that is stored with them stays below some 2 MB"""
 KEPT = ("id", "rung", "seconds", "stable", "canary", "weight_changed", "load_ratio")
+LEAST = 40
+"""windows without a restart or a weight change and under equal load: with fewer nothing is fitted"""
+EQUAL = (0.8, 1.25)
+"""load ratios that count as equal load"""
+SAME = 1.5
+"""times by which the windows of a history may be longer or shorter than those of the plan: noise is counted in windows"""
 ARMS = ("stable", "canary")
 LATENCIES = ("ttft", "e2e", "tpot")
 STATUSES = ("OK", "NO_TRAFFIC", "NO_METRIC", "METRIC_ERROR")
@@ -40,14 +47,36 @@ def problems(rows: Sequence[Mapping[str, Json]]) -> Iterator[Problem]:
         hint = "`rollout_windows: 1` is the format; a rollout's own recording has it"
         yield Problem((0, "rollout_windows") if rows else (), "a header as the first line", found, hint)
         return
-    if len(rows) < 2:
-        yield Problem((0,), "at least one window after the header", "none")
     if len(rows) > MOST + 1:
         yield Problem((MOST + 1,), f"at most {MOST} windows", f"{len(rows) - 1}", "keep the last ones")
         return
+    bad = False
     for number, row in enumerate(rows[1:], 1):
         for problem in _window(row):
+            bad = True
             yield Problem((number, *problem.path), problem.expected, problem.found, problem.hint)
+    good = 0 if bad else sum(map(_usable, rows[1:]))
+    if not bad and good < LEAST:
+        hint = (
+            "those with a restart, a weight change or unequal load do not count; record it for longer, on a rung where both carry the same"
+        )
+        yield Problem((0,), f"at least {LEAST} windows that can be compared", f"{good} of {len(rows) - 1}", hint)
+
+
+def misfit(rows: Sequence[Mapping[str, Json]], seconds: float) -> Problem | None:
+    """Windows of another length than those that will be judged."""
+    typical = median(row["seconds"] for row in rows[1:] if _usable(row))
+    if typical and 1 / SAME <= typical / seconds <= SAME:
+        return None
+    return Problem(
+        ("history",), f"windows about as long as `window` ({seconds:g}s)", f"windows of {typical:.3g} s", "record it with this `window`"
+    )
+
+
+def _usable(row: Mapping[str, Json]) -> bool:
+    calm = not (row.get("weight_changed") or row["stable"].get("restarts") or row["canary"].get("restarts"))
+    ratio = row.get("load_ratio")
+    return calm and ratio is not None and EQUAL[0] <= ratio <= EQUAL[1]
 
 
 def _window(row: Mapping[str, Json]) -> Iterator[Problem]:
@@ -56,6 +85,8 @@ def _window(row: Mapping[str, Json]) -> Iterator[Problem]:
             yield _not(row, (key,), "a whole number of at least 0")
     if not _number(row.get("seconds")) or row["seconds"] < 0:
         yield _not(row, ("seconds",), "seconds, at least 0")
+    if row.get("load_ratio") is not None and not _number(row["load_ratio"]):
+        yield _not(row, ("load_ratio",), "a number, or null where nothing is compared")
     if not isinstance(row.get("weight_changed", False), bool):
         yield _not(row, ("weight_changed",), "`true` or `false`")
     for key in ARMS:
@@ -109,8 +140,3 @@ def _count(value: Json) -> bool:
 
 def _number(value: Json) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def all_of(rows: Iterable[Mapping[str, Json]] | None) -> tuple[Mapping[str, Json], ...]:
-    """The windows of a history that was read, its header left out."""
-    return tuple(rows or ())[1:]

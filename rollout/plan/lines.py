@@ -1,5 +1,5 @@
-"""Files that a plan names and that are read with it: lines of JSON in the plan's folder or below. What they say becomes a part of the
-plan, so that whoever carries it out needs no file. Knows no keys: whoever names a file says what its lines must be.
+"""Lines of JSON in a file that a plan names: they stand in the place of its name once the plan is read, so that whoever carries it out
+needs no file. Knows no keys: whoever names a file says what its lines must be.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from rollout.plan.beside import Unfit, read_beside
 from rollout.plan.finding import Path, Problem
-from rollout.plan.hidden import keys_in
+from rollout.plan.hidden import keys_in, quoted
 from rollout.plan.source import MAX_FINDINGS, Mark, Source
 
 Json = Any
@@ -25,20 +25,20 @@ class NamedFile:
     """Marks a place of the plan where people write the name of such a file, and where its lines stand once the plan is read."""
 
 
-def inline(source: Source, folder: FilePath | None, path: Path, check: Check) -> None:
+def inline(source: Source, folder: FilePath, path: Path, check: Check) -> None:
     """Put the lines of the file that is named at `path` in its place. What is wrong becomes findings: about the name in the plan, about
-    lines with the file's own name and line. `folder` None: no folder is known, so no file can be named.
+    lines with the file's own name and line.
     """
     said = _at(source.data, path)
     if not isinstance(said, str) or path in source.secret or path in source.broken:
         return
     source.broken.add(path)
     place = source.places[path].value
-    found = _text(said, folder)
-    if isinstance(found, Problem):
-        source.add(place, path, found.expected, found.found, found.hint)
+    try:
+        file, text = _text(said, folder)
+    except Unfit as error:
+        source.add(place, path, error.expected, error.found, error.hint)
         return
-    file, text = found
     lines = Source(str(file))
     rows, marks = _rows(lines, text)
     if not lines.findings:
@@ -55,20 +55,13 @@ def inline(source: Source, folder: FilePath | None, path: Path, check: Check) ->
     _at(source.data, path[:-1])[path[-1]] = rows
 
 
-def _text(said: str, folder: FilePath | None) -> tuple[FilePath, str] | Problem:
-    """The file's path and text, or what is wrong with the name."""
-    expected = "the name of a file in the plan's folder or below"
-    if folder is None:
-        return Problem((), expected, "a name, and no folder is known", "give the plan as a file")
+def _text(said: str, folder: FilePath) -> tuple[FilePath, str]:
+    """The file's path and text. Raises Unfit."""
+    data = read_beside(folder, said, MAX_BYTES)
     try:
-        data = read_beside(folder, said, MAX_BYTES)
-    except Unfit as error:
-        return Problem((), error.expected, error.found, error.hint)
-    file = folder / said
-    try:
-        return file, data.decode("utf-8").removeprefix("\ufeff")
+        return folder / said, data.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
-        return Problem((), "UTF-8 text", f"the byte 0x{data[error.start]:02X} in `{said}`", "save the file as UTF-8")
+        raise Unfit("UTF-8 text", f"the byte 0x{data[error.start]:02X} in {quoted(said)}", "save the file as UTF-8") from None
 
 
 def _rows(lines: Source, text: str) -> tuple[Rows, list[Mark]]:

@@ -65,12 +65,13 @@ def parse_plan(text: str, file: str = "plan", folder: FilePath | None = None) ->
     plan = None
     if source.complete:
         _secrets(source)
-        refuse_inlined(source)
+        where = FilePath() if folder is None else folder
         for path, check in NAMED.items():
-            inline(source, folder, path, check)
+            inline(source, where, path, check)
+        refuse_inlined(source)
         plan = _validate(source)
         if plan is not None and not source.findings:
-            plan = inlined(plan, source, folder)
+            plan = inlined(plan, source, where)
         _remarks(source, text)
     if plan is None or source.findings:
         raise _failed(file, source.findings)

@@ -14,8 +14,8 @@ from itertools import pairwise
 from typing import Any
 
 from rollout.domain.adoption import LOOSE
+from rollout.domain.ladder import rate_of
 from rollout.domain.preflight import findings
-from rollout.domain.samples import requests_per_hour
 from rollout.domain.shapes import Balance, balance_of
 from rollout.domain.weights import choose_mode, expressible, ladder_shares
 from rollout.domain.world import DeploymentView, RouteView, TargetView, WorkerView, World, named
@@ -98,7 +98,7 @@ def _guess(world: World, route: RouteView) -> Guess:
     serving = [t for t in route.targets if t.deployment is not None and not t.extra.get("fallback_status_codes") and not _idle(route, t)]
     stable = tuple(dict.fromkeys(t.deployment for t in serving if t.deployment is not None))
     first = world.deployments.get(stable[0]) if stable else None
-    rate = requests_per_hour(world.samples.get(stable[0]), world.now) if stable else None
+    rate = rate_of(world, stable[0])[0] if stable else None
     mode, replicas = choose_mode(rate), max(1, first.replicas if first else 1)
     siblings = len(route.targets) > 1
     shares = ladder_shares(None, mode, replicas, replicas, siblings=siblings)

@@ -20,6 +20,7 @@ from rollout.domain.window import LIVE_REQUESTS as WINDOW_REQUESTS
 from rollout.domain.world import World
 from rollout.plan.model import Plan
 from rollout.report.calls import Call, Ladders, calls
+from rollout.report.waiting import Asked, Forecast, forecast
 from rollout.rung.evidence import BEFORE_FULL, DEADLINE, LIVE_REQUESTS
 
 Json = Any
@@ -128,6 +129,10 @@ class Declared:
     """where an adopted canary goes on, and why there"""
     begin: int = 0
     """index of the rung it goes on with"""
+    rate_source: str = ""
+    """where the rate comes from, in words"""
+    explain: bool = False
+    """whether the forecast says why the wait is so long"""
 
     @property
     def rungs_below(self) -> int:
@@ -154,6 +159,8 @@ class DryRun(Part):
     """where the canary that a person made goes on, and why there"""
     pairs: tuple[PairPlan, ...]
     evidence: Evidence | None
+    forecast: Forecast | None = None
+    """what can be found out at today's traffic, and how long that takes, for one target"""
     deadlines: tuple[Deadline, ...]
     shortest: float
     """seconds from the first rung to promotion at the very least"""
@@ -177,9 +184,28 @@ def dry_run(plan: Plan, world: World, refusals: Sequence[str], declared: Declare
         adopts=declared.standing if declared else None,
         pairs=_pairs(plan, weighted(plan, world), declared) if declared else (),
         evidence=_evidence(plan, declared, judge) if declared and judge else None,
+        forecast=forecast(_asked(plan, world, declared, judge)) if declared and judge else None,
         deadlines=deadlines(plan, mode),
         shortest=shortest(plan, mode, below) * len(plan.stable),
         calls=tuple(calls(plan, declared.receipts, declared.ladders, declared.begin)) if declared else (),
+    )
+
+
+def _asked(plan: Plan, world: World, declared: Declared, judge: JudgeConfig) -> Asked:
+    """The first target's; the others have the same ladder."""
+    pair = declared.receipts.pairs[0]
+    stable = world.deployments[pair.stable].replicas
+    below = [rung.pair_share for rung in declared.ladders[pair.canary] if not rung.full]
+    return Asked(
+        plan=plan,
+        judge=judge,
+        rate=declared.rate,
+        source=declared.rate_source,
+        shares=below[min(declared.begin, len(below) - 1) :],
+        canary_replicas=plan.canary_of(0).sizing.replicas or stable,
+        stable_replicas=stable,
+        sample=world.samples.get(pair.stable),
+        explain=declared.explain,
     )
 
 

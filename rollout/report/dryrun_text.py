@@ -13,6 +13,7 @@ from rich.text import Text
 from rollout.plan.hidden import CHANGED
 from rollout.report.dryrun import DryRun, Evidence, PairPlan, Replay
 from rollout.report.text import BAD, CARE, GOOD, QUIET
+from rollout.report.waiting import Forecast, claimed, hours, per_hour, points, slower_by
 from rollout.report.words import ago, percent
 
 LONGEST = 60
@@ -36,7 +37,10 @@ def screen(run: DryRun) -> RenderableType:
     for number, pair in enumerate(run.pairs, 1):
         parts += [Text(""), *_pair(number, len(run.pairs), pair)]
     if run.evidence:
-        parts += [Text(""), Text("judged by", style=QUIET), *(Text(f"  {line}") for line in _evidence(run.evidence))]
+        why = f" ({run.forecast.mode_why})" if run.forecast else ""
+        parts += [Text(""), Text("judged by", style=QUIET), *(Text(f"  {line}") for line in _evidence(run.evidence, why))]
+    if run.forecast:
+        parts += [Text(""), *_forecast(run.forecast)]
     if run.calls:
         parts += [Text(""), Text("deadlines", style=QUIET), _deadlines(run)]
         parts += [Text(""), Text("calls that change something, in order", style=QUIET), _calls(run)]
@@ -80,15 +84,47 @@ def _rungs(pair: PairPlan) -> Table:
     return table
 
 
-def _evidence(evidence: Evidence) -> Iterator[str]:
+def _evidence(evidence: Evidence, why: str) -> Iterator[str]:
     rate = "unknown rate" if evidence.rate is None else f"{evidence.rate:,.0f} requests/h"
-    yield f"mode {evidence.mode} ({rate})"
+    yield f"mode {evidence.mode}{why}, {rate}"
     yield f"latency may be up to {evidence.tolerated_latency:+.0%}; {evidence.unacceptable_latency:+.0%} is too much"
     yield f"errors: +{evidence.unacceptable_errors * 100:g} percentage points are too much"
     if evidence.replay:
         yield from _replay(evidence.replay)
     yield f"wrong rollback α {evidence.alpha:g}, wrong promotion β {evidence.beta:g}"
     yield f"replica noise v {evidence.v:g}, φ {evidence.phi:g}: {evidence.note}"
+
+
+def _forecast(found: Forecast) -> Iterator[RenderableType]:
+    """What would be found, how long a PASS takes, and what nobody will see."""
+    yield Text(f"what {per_hour(found.rate)} can show, found in 4 of 5 rollouts ({found.source})", style=QUIET)
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style=QUIET)
+    table.add_column("  rung", no_wrap=True, justify="right")
+    for name in ("lasts", "slow-down", "by deadline", "errors", "by deadline"):
+        table.add_column(name, no_wrap=True, justify="right")
+    for rung in found.rungs:
+        slow = slower_by(rung.within.slowdown), slower_by(rung.by_deadline.slowdown)
+        errors = points(rung.within.errors), points(rung.by_deadline.errors)
+        table.add_row(f"  {percent(rung.share)}", ago(rung.seconds), *slow, *errors)
+    yield table
+    if found.rungs and found.rungs[0].within.quality is not None:
+        yield Text(f"  answers: a loss of {found.rungs[0].within.quality * 100:.2g} points of 100")
+    if found.hours is None:
+        yield Text(f"  a verdict on a canary like stable is not to be expected: {claimed(found.dominates or '')} stays open", style=CARE)
+    else:
+        late = "" if found.late_hours is None else f", in 4 of 5 rollouts {hours(found.late_hours)}"
+        waits = f"; waits longest for {claimed(found.dominates)}" if found.dominates else ""
+        yield Text(f"  a canary like stable passes after about {hours(found.hours)}{late}{waits}")
+    if found.hours is None or found.hours > found.deadline_hours:
+        yield Text(f"  that is later than the deadline of {hours(found.deadline_hours)}: it would hold (inconclusive)", style=CARE)
+    yield from (Text(f"  {line}", style=CARE) for line in found.undetectable)
+    if found.why:
+        yield Text("")
+        yield Text("why it waits", style=QUIET)
+        yield from (Text(f"  {line}") for line in found.why)
+    if found.shorter:
+        yield Text("what would change that", style=QUIET)
+        yield from (Text(f"  {line}") for line in found.shorter)
 
 
 def _replay(replay: Replay) -> Iterator[str]:

@@ -79,6 +79,13 @@ def listen(ctx: Ctx, rung: Rung) -> Decision | None:
 
 
 def _begin(ctx: Ctx) -> Record:
+    config, said = configured(ctx)
+    fact = {"config": config.to_json(), "state": new_state(config).to_json(), "began": ctx.now.isoformat()}
+    return Record({ctx.key("judge"): fact}, f"judging begins: margins and reference are fixed from here{said}")
+
+
+def configured(ctx: Ctx) -> tuple[JudgeConfig, str]:
+    """What the judge of this pair is told, from the plan and stable as it is seen now; and what there is to say about its noise."""
     plan, sample = ctx.the_plan, ctx.world.samples.get(ctx.pair.stable)
     below = [r for r in ctx.ladder(ctx.pair) if not r.full]
     references = {metric: windows.reference(sample, metric) for metric in LATENCIES}
@@ -98,8 +105,7 @@ def _begin(ctx: Ctx) -> Record:
         beta=plan.evidence.beta,
         memory_floor=plan.guards.memory_floor,
     )
-    fact = {"config": config.to_json(), "state": new_state(config).to_json(), "began": ctx.now.isoformat()}
-    return Record({ctx.key("judge"): fact}, f"judging begins: margins and reference are fixed from here{said}")
+    return config, said
 
 
 def _blind(ctx: Ctx, rung: Rung) -> Decision | None:

@@ -14,7 +14,7 @@ from rollout.domain.context import Ctx, act
 from rollout.domain.decision import Advance, Decision, Finish, HoldOn, Record
 from rollout.domain.effective import Carrier
 from rollout.domain.health import is_ours, marker_of
-from rollout.domain.ladder import mode_of, shares_of
+from rollout.domain.ladder import mode_of, rate_of, shares_of
 from rollout.domain.preflight import findings, holder
 from rollout.domain.receipts import Pair, Receipts, marker, receipts_of, spec_digest, take
 from rollout.domain.shapes import conversion, weighted
@@ -138,6 +138,7 @@ def _fixed(ctx: Ctx, world: World, receipts: Receipts) -> dict[str, Json]:
         "diff": diff,
         "mode": mode,
         "rate": rate,
+        "rate_source": rate_of(world, first.stable)[1],
         "ladder": list(shares),
         "carrier": carrier_of(world).value,
         "expected": {t.deployment: t.weight for t in receipts.targets},

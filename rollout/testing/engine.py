@@ -125,6 +125,8 @@ class SimEngine:
 
     def families(self, model_name: str | None = None) -> list[Family]:
         """The metrics page as families (labels model_name, engine)."""
+        if self.knobs.bare_metrics:
+            return [Family("process_start_time_seconds", "gauge", [("", {}, self.started_at)])]
         running, waiting = self._slots.peak if self.knobs.stuck_gauges else (self.running, self.waiting)
         labels = {"engine": "0", "model_name": model_name or self.model_name}
         usage = min(1.0, self.kv_tokens * self.knobs.bytes_per_token / max(1, self.knobs.kv_bytes))

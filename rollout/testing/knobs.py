@@ -44,6 +44,7 @@ class Knobs:
     kv_bytes: int = 8 * GIB  # KV cache capacity, for the usage gauge
     weights_bytes: int = 5 * GIB
     stuck_gauges: bool = False  # running/waiting gauges never come down again
+    bare_metrics: bool = False  # its metrics page has none of the names that are known
     engine_version: str = "0.21.0"  # decides metric names
 
     @classmethod

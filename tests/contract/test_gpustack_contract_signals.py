@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from datetime import UTC, date, datetime, timedelta
 
 import httpx
 
@@ -157,6 +158,29 @@ def test_the_dashboard_counts_and_usage_is_daily(gpustack: Site, pair: Pair) -> 
     assert set(answer.json()) >= {"summary", "items", "pagination"}
     assert gpustack.get(f"/v2/usage/summary?start_date={period['start_date']}&end_date={period['end_date']}")["total_tokens"] >= 0
     assert isinstance(gpustack.get("/v2/dashboard/usage")["items"], list)
+
+
+def test_daily_usage_counts_the_requests_of_one_deployment(gpustack: Site, pair: Pair) -> None:
+    """By `model_ids`, from a day to a day; what a gateway carries past the server is not asked here."""
+    model = gpustack.deploy()
+    route = gpustack.new_route({model["id"]: 1})
+    today = datetime.now(UTC).date()
+    period = f"start_date={today - timedelta(days=1)}&end_date={today + timedelta(days=1)}"
+    for _ in range(3):
+        assert gpustack.ask(route["name"]).status_code == 200
+
+    def rows(model_id: int) -> list[Row]:
+        return list(gpustack.get(f"/v2/dashboard/usage?{period}&model_ids={model_id}")["items"])
+
+    if not gpustack.gateway:
+        gpustack.until(lambda: sum(row["request_count"] for row in rows(model["id"])) >= 3, "three requests in the usage", seconds=15)
+    for row in rows(model["id"]):
+        assert set(row) >= {"model_id", "model_name", "model_route_name", "date", "request_count"}
+        assert row["model_id"] == model["id"]
+        assert abs((date.fromisoformat(row["date"][:10]) - today).days) <= 1
+    far = f"start_date={today - timedelta(days=40)}&end_date={today - timedelta(days=39)}"
+    assert gpustack.get(f"/v2/dashboard/usage?{far}&model_ids={model['id']}")["items"] == []
+    assert gpustack.get("/v2/models")["items"][0]["created_at"]
 
 
 def test_knobs_of_a_deployment_change_what_it_does(gpustack: Site) -> None:

@@ -6,16 +6,19 @@ All of the whole judge on two metrics, time to first token and failures; at leas
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
-from benchmarks.judge_worlds import Drifting, queue_reference, queue_rollout
+from benchmarks.judge.queues import queue_references, queue_traffic
+from benchmarks.judge.worlds import Drifting, Traffic
 from rollout.analysis import ArmWindow, Histogram, JudgeConfig, JudgeState, Window, absorb_many, config_for, new_state
 from rollout.analysis.design import design_of, log_pass
 from rollout.analysis.fit import fit_noise
 from tests.unit.analysis.bursts import BOUNDS, LOOK, Request, binned, looks, traffic
 
 WINDOWS = 40
+TOGETHER = 20  # rollouts of the queues simulated side by side
 LADDER = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9)
 BURST_LADDER = (0.1, 0.3, 0.5, 0.5)
 World = Callable[[int], tuple[JudgeConfig, Iterable[Window]]]
@@ -59,10 +62,10 @@ def drifting(world: Drifting, fitted: bool = False) -> World:
 
     def once(seed: int) -> tuple[JudgeConfig, Iterable[Window]]:
         rng = np.random.default_rng((11, seed))
-        reference = world.reference(rng)
-        noise = fit_noise(reference, world.history(rng)) if fitted else (0.0, 0.0)
+        reference = world.references(rng, 1)[0]
+        noise = fit_noise(reference, world.histories(rng, 1)[0]) if fitted else (0.0, 0.0)
         rungs = 4 if world.ramp else 1
-        return config_for("rich", rungs=rungs, reference_ttft=reference, noise=noise), world.rollout(rng)
+        return config_for("rich", rungs=rungs, reference_ttft=reference, noise=noise), world.traffic(rng, 1).one(0)
 
     return once
 
@@ -71,11 +74,18 @@ def one_replica_a_side(slow: float = 1.0) -> World:
     """Latency depends on the requests in flight; one replica a side over the whole ladder, judged by the defaults for that case."""
 
     def once(seed: int) -> tuple[JudgeConfig, Iterable[Window]]:
-        rng = np.random.default_rng((12, seed))
-        reference = queue_reference(rng, 4.0, 20)
-        return config_for("rich", rungs=len(LADDER), reference_ttft=reference), queue_rollout(rng, 4.0, slow, LADDER, 7)
+        references, found = queues(slow, seed // TOGETHER)
+        number = seed % TOGETHER
+        return config_for("rich", rungs=len(LADDER), reference_ttft=references[number]), found.one(number)
 
     return once
+
+
+@lru_cache(maxsize=4)
+def queues(slow: float, block: int) -> tuple[list[Histogram], Traffic]:
+    """References and windows of a block of such rollouts: many side by side cost little more than one."""
+    rng = np.random.default_rng((12, block))
+    return queue_references(rng, TOGETHER, 20), queue_traffic(rng, TOGETHER, slow=slow, rungs=LADDER, each=7)
 
 
 def bursting(slow: float = 1.0, failing: float = 0.0) -> World:

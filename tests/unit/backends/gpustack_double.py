@@ -71,6 +71,7 @@ class Double:
         self.calls: list[tuple[str, str, Any]] = []
         self.faults: list[tuple[str, str, Fault]] = []
         self.never_active: set[int] = set()
+        self.usage: list[Row] | None = None  # rows of the daily usage; None = this server has no such call
         self.next = 1
 
     # --- what tests say
@@ -145,6 +146,10 @@ class Double:
             return httpx.Response(200, json={"version": "v2.3.0"})
         if request.url.path == "/v2/users/me":
             return httpx.Response(200, json={"id": 1, "username": "admin"})
+        if request.url.path == "/v2/dashboard/usage" and self.usage is not None:
+            wanted = request.url.params
+            days = [r for r in self.usage if wanted["start_date"] <= r["date"] <= wanted["end_date"]]
+            return httpx.Response(200, json={"items": [r for r in days if str(r["model_id"]) == wanted["model_ids"]]})
         if parts[0] not in KINDS:
             return error(404, "Not Found")
         kind, number = KINDS[parts[0]], int(parts[1]) if len(parts) > 1 else None

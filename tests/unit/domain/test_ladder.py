@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from rollout.domain.ladder import mode_of, shares_of
+from rollout.domain.ladder import mode_of, rate_of, shares_of
 from rollout.domain.preflight import findings
-from rollout.domain.world import DeploymentView, InstanceView, RouteView, TargetView, World
+from rollout.domain.world import DeploymentView, EngineSample, InstanceSample, InstanceView, RouteView, TargetView, World
 from rollout.plan.model import Plan
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -60,3 +60,29 @@ def test_unknown_traffic_counts_as_sparse_and_a_named_mode_is_kept() -> None:
 def test_a_first_stable_target_that_does_not_exist_is_a_finding_and_no_crash(ladder: Any) -> None:
     seen = replace(world(chat_a=100), deployments={})
     assert any("does not exist" in line for line in findings(plan(ladder=ladder), seen))
+
+
+def counted(requests: float, hours: float = 1.0) -> EngineSample:
+    began = (NOW - timedelta(hours=hours)).timestamp()
+    return EngineSample(NOW, "OK", {"a": InstanceSample(0, 0, requests, 0, 0, None, None, began)})
+
+
+@pytest.mark.parametrize(
+    ("served", "engines", "rate", "source"),
+    [
+        (30.0, counted(4000), 30.0, "usage"),  # a night that the engines did not see
+        (None, counted(4000), 4000.0, "engines"),
+        (0.0, counted(4000), 4000.0, "engines"),  # requests that go past the server
+        (0.0, counted(0), 0.0, "usage"),
+        (0.0, None, 0.0, "usage"),
+        (None, None, None, "neither"),
+    ],
+)
+def test_the_rate_is_the_servers_where_it_counts_and_the_engines_else(
+    served: float | None, engines: EngineSample | None, rate: float | None, source: str
+) -> None:
+    seen = replace(world(chat_a=100), rates={} if served is None else {"chat-a": served}, samples={"chat-a": engines} if engines else {})
+    found, words = rate_of(seen, "chat-a")
+    assert found == (None if rate is None else pytest.approx(rate))
+    assert source in words
+    assert mode_of(plan(), seen)[1] == found

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from rollout.analysis.recorded import window_from_json
-from rollout.plan.history import MOST, all_of, problems
+from rollout.plan.history import LEAST, MOST, problems
 from rollout.plan.load import parse_plan
 from rollout.plan.model import Plan
 from tests.unit.plan.kit import GOOD, only, plus
@@ -22,7 +22,10 @@ def arm(**fields: Any) -> Row:
 
 
 def window(**fields: Any) -> Row:
-    return {"id": 1, "rung": 0, "seconds": 30.0, "stable": arm(), "canary": arm(), **fields}
+    return {"id": 1, "rung": 0, "seconds": 30.0, "stable": arm(), "canary": arm(), "load_ratio": 1.0, **fields}
+
+
+MANY = [window(id=number) for number in range(1, LEAST + 1)]
 
 
 @pytest.mark.parametrize(
@@ -58,6 +61,10 @@ def test_margins_of_single_metrics_are_read() -> None:
         ([window()], (0, "rollout_windows")),
         ([{"rollout_windows": 2}, window()], (0, "rollout_windows")),
         ([HEADER], (0,)),
+        ([HEADER, *MANY[1:]], (0,)),
+        ([HEADER, *MANY[1:], window(load_ratio=0.1)], (0,)),
+        ([HEADER, *MANY[1:], window(weight_changed=True)], (0,)),
+        ([HEADER, window(load_ratio="1")], (1, "load_ratio")),
         ([HEADER, window(), {**window(), "id": -1}], (2, "id")),
         ([HEADER, window(seconds="30")], (1, "seconds")),
         ([HEADER, window(stable=None)], (1, "stable")),
@@ -74,21 +81,26 @@ def test_what_is_wrong_with_a_history_is_named_by_line_and_key(rows: list[Row], 
 
 
 def test_whatever_passes_can_be_read_as_windows() -> None:
-    rows = [HEADER, window(), window(stable=arm(requests=0, errors=0, ttft=None, status="NO_TRAFFIC", memory_used=None))]
+    rows = [HEADER, *MANY, window(stable=arm(requests=0, errors=0, ttft=None, status="NO_TRAFFIC", memory_used=None))]
     assert list(problems(rows)) == []
-    assert [window_from_json(row).id for row in all_of(rows)] == [1, 1]
+    assert [window_from_json(row).id for row in rows[1:]] == [*range(1, LEAST + 1), 1]
 
 
 def test_a_plan_keeps_of_a_history_what_is_fitted_on_and_is_stored_and_read_again() -> None:
     said = parse_plan(GOOD).model_dump(mode="json", by_alias=True)
-    plan = Plan.model_validate({**said, "evidence": {"history": [HEADER, window(share_counts=[1, 2], pairs=[])]}})
-    assert [set(row) for row in all_of(plan.evidence.history)] == [{"id", "rung", "seconds", "stable", "canary"}]
+    plan = Plan.model_validate({**said, "evidence": {"history": [HEADER, *MANY, window(share_counts=[1, 2], pairs=[])]}})
+    assert plan.evidence.history is not None
+    assert set(plan.evidence.history[-1]) == {"id", "rung", "seconds", "stable", "canary", "load_ratio"}
     assert Plan.model_validate(plan.model_dump(mode="json", by_alias=True)) == plan
     with pytest.raises(ValidationError, match="a header as the first line"):
         Plan.model_validate({**said, "evidence": {"history": [window()]}})
 
 
-def test_a_plan_that_is_not_in_a_folder_can_name_no_file() -> None:
-    found = only(plus("evidence: {history: aa.jsonl}"))
-    assert (found.key, found.line, found.hint) == ("evidence.history", 15, "give the plan as a file")
+def test_what_stands_there_is_the_name_of_a_file() -> None:
     assert only(plus("evidence: {history: 5}")).expected == "the name of a file beside the plan"
+
+
+def test_a_history_with_windows_of_another_length_is_refused() -> None:
+    said = parse_plan(GOOD).model_dump(mode="json", by_alias=True)
+    with pytest.raises(ValidationError, match="windows about as long as `window` \\(60s\\), found windows of 30 s"):
+        Plan.model_validate({**said, "evidence": {"history": [HEADER, *MANY], "window": "60s"}})
