@@ -49,7 +49,7 @@ evidence:
   deadline: DEADLINE
   margins: {{ttft: {{unacceptable: 0.4}}, errors: {{unacceptable: 0.03}}}}
   MORE
-drain: {{quiet: 1s, deadline: 20s, on_timeout: proceed, reason: engines without metrics tell nothing}}
+drain: {{quiet: 1s, deadline: 15s}}
 window: {{duration: 1s}}
 cleanup: {{approval: none}}
 """
