@@ -1,4 +1,4 @@
-"""`python -m benchmarks.judge [--quick] [--reps N] [--only WORD] [--seed N]`: the tables, the bars, and one last line. Exit 1 when a bar is broken.
+"""`python -m benchmarks.judge [--quick] [--reps N] [--only WORD] [--seed N]`: tables, bars, one last line. Exit 1 when a bar is broken.
 
 --quick: at most 12 minutes on two idle cores, 250 identical canaries a cell; without it four times as many. --only: no tables, no bars.
 """
