@@ -35,7 +35,7 @@ format: $(STAMP) ## let ruff write
 
 test: lint ## everything that CI runs: lint, unit, sandbox, the real GPUStack 2.3 and a selection on 2.2.3 and behind a gateway
 	@echo "== unit"
-	@$(BIN)/pytest -q -n 2 tests/unit
+	@$(BIN)/pytest -q -n 2 -m "not slow" tests/unit
 	@echo "== integration and sandbox"
 	@$(BIN)/pytest -q -n 3 --dist worksteal -m "not slow" tests/integration tests/contract tests/e2e
 	@echo "== the real GPUStack"

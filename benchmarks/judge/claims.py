@@ -10,12 +10,11 @@ import numpy as np
 
 from benchmarks.judge.experiments import seed
 from benchmarks.judge.worlds import EDGES, SECONDS, STABLE_RIGHT, Drifting, Floats, Rng, Traffic, answers
-from rollout.analysis import Histogram, JudgeConfig, ProbePair, QualityPair, config_for, new_state
+from rollout.analysis import Histogram, JudgeConfig, ProbePair, QualityPair, absorb_many, config_for, new_state
 from rollout.analysis.betting import PROBE_ODDS, probes_harmless, probes_slower
 from rollout.analysis.config import GIB
 from rollout.analysis.design import design_of, log_pass
 from rollout.analysis.hypergeometric import Counts
-from rollout.analysis.judge import absorb_many
 from rollout.analysis.latency import PASS_STEPS
 from rollout.analysis.noise import Bank, Noise
 from rollout.analysis.quality import FRACTIONS, bets_against, quality_kept, quality_lost

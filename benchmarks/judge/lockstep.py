@@ -8,10 +8,9 @@ from typing import Any, Literal
 import numpy as np
 
 from benchmarks.judge.worlds import Drifting, Rng, Traffic
-from rollout.analysis import Histogram, JudgeConfig, JudgeState, Window, config_for, new_state, verdict
+from rollout.analysis import Histogram, JudgeConfig, JudgeState, Window, absorb, absorb_many, config_for, new_state, verdict
 from rollout.analysis.design import Design, design_of, log_pass
 from rollout.analysis.fit import fit_noise
-from rollout.analysis.judge import absorb, absorb_many
 
 Until = Literal["fail", "pass", "first"]
 SAME = 1e-4  # of evidence, in natural logarithms: one step of the half precision the laws are kept in
@@ -90,8 +89,8 @@ def judge_many(configs: Sequence[JudgeConfig], traffic: Traffic, until: Until) -
 
 
 def single_differs(configs: Sequence[JudgeConfig], traffic: Traffic) -> tuple[int, float]:
-    """How many of these rollouts `absorb_many` decides otherwise than `absorb` (the evidence at any place apart by more than `SAME`, another
-    crossing or tally), and the largest distance of the evidence in natural logarithms: sums in another order differ in the last bits.
+    """How many of these rollouts `absorb_many` decides otherwise than `absorb` (evidence apart by more than `SAME`, another crossing
+    or tally), and the largest distance of the evidence in natural logarithms: sums in another order differ in the last bits.
     """
     many = [new_state(config) for config in configs]
     for t in range(traffic.windows):

@@ -133,7 +133,7 @@ def _crossing(nulls: Floats, evidence: Floats, need: float) -> float | None:
     return float(nulls[i - 1] + part * (nulls[i] - nulls[i - 1]))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def _lattice(steps: tuple[float, ...], noise: Noise) -> tuple[Floats, Ints]:
     """The distinct values of step + u, and where each (step, u) stands among them: steps and grid lie on the same tenths."""
     tenths = np.rint((np.array(steps)[:, None] + noise.grid) * 10).astype(np.int64)
@@ -161,7 +161,7 @@ def _exceeding(histogram: Histogram, edges: tuple[float, ...]) -> np.ndarray[tup
     return np.array([int(below[-1] - below[i]) if ok else -1 for i, ok in zip(found, known, strict=True)], dtype=np.int64)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=512)
 def ordinal_odds(reference: Reference, edges: tuple[float, ...], tolerated: float) -> Floats:
     """(buckets, 1 + alternatives): log reverse-hazard odds of the tolerated slow-down, then of each alternative but never below it."""
     null = reference.reverse_hazard_shift(edges, tolerated)

@@ -42,13 +42,13 @@ class Noise:
         return self.v * (1 + self.phi) / (1 - self.phi)
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=64)
 def _grid(v: float) -> Floats:
     half = math.ceil(_REACH * math.sqrt(v) / _STEP) if v > 0 else 0
     return np.arange(-half, half + 1, dtype=np.float64) * _STEP
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=64)
 def chain(noise: Noise) -> tuple[Floats, Floats]:
     """Stationary weights and transition matrix (from, to) on the grid."""
     u = noise.grid

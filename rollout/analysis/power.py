@@ -49,7 +49,7 @@ class Setting:
     `window`, `deadline`: seconds. `canary_replicas`, `stable_replicas`: ready ones. `pairs`: paired probes in all, sent in batches of
     `batch`, one batch after each `batch_every` windows, from the first rung on. `prompts`: quality pairs, replayed once at the start.
     `error_rate`: stable's share of failed requests. `probe_spread`: sd of log TTFT of one probe (0.35: the published reference);
-    `score`: stable's mean score, scores being right or wrong.
+    `differing`: how often just one of two equal sides answers right (0.074: what the published figures at a score of 0.92 come from).
     """
 
     rate: float
@@ -64,7 +64,7 @@ class Setting:
     prompts: int = 0
     error_rate: float = 0.002
     probe_spread: float = 0.35
-    score: float = 0.92
+    differing: float = 0.074
 
     def flow(self, rung: Rung) -> Flow:
         """Requests a window."""
@@ -314,12 +314,10 @@ def _loss(design: Design, setting: Setting, index: int) -> float | None:
     need = _needed(design, "quality")
     if index or not setting.prompts or math.isinf(need):
         return None
-    right = setting.score
     for loss in LOSSES:
-        if loss >= right:
+        if loss >= 1 - setting.differing:
             return None
-        worse, better = right * (1 - right + loss), (right - loss) * (1 - right)
-        source = growth.outcomes((worse, better), design.config.tolerated("quality"))
+        source = growth.outcomes((setting.differing / 2 + loss, setting.differing / 2), design.config.tolerated("quality"))
         paths = growth.add_up(source, growth.steps(setting.prompts), Noise(), 8)
         if float((_log_mean(paths) >= need).any(axis=1).mean()) >= SURE:
             return loss
@@ -400,8 +398,7 @@ def _quality_pass(design: Design, setting: Setting, legs: Sequence[_Leg]) -> Flo
     """Counted as if all prompts were replayed in the first window: what they cannot show by then they never will."""
     if not setting.prompts or not legs:
         return None
-    discordant = setting.score * (1 - setting.score)
-    source = growth.outcomes((discordant, discordant), design.config.unacceptable("quality"), harmless=True)
+    source = growth.outcomes((setting.differing / 2, setting.differing / 2), design.config.unacceptable("quality"), harmless=True)
     looks = sum(len(leg.at) for leg in legs)
     paths = growth.add_up(source, np.array([float(setting.prompts)]), Noise(), 8)
     return np.repeat(_log_mean(paths), looks, axis=1)

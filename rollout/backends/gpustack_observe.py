@@ -91,7 +91,7 @@ async def observe(client: GPUStack, clock: Clock, scope: Scope, samples: SampleS
         views[scope.route] = await surveyed(client, lists.routes, views[scope.route])
     deployments = _deployments(lists, scope, views.values())
     counted = [m for m in lists.models if scope.survey and m.name in scope.sample]
-    served = await rates(client, counted, client.server_time or clock.now())
+    served = await rates(client, counted, clock.now())
     now = clock.now()
     return World(
         now=now,

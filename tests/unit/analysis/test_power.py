@@ -6,15 +6,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+<<<<<<< HEAD
 from benchmarks.judge_worlds import Drifting
 
+=======
+
+from benchmarks.judge.worlds import Drifting
+>>>>>>> int
 from rollout.analysis import JudgeConfig, absorb, config_for, new_state
 from rollout.analysis.design import design_of, log_pass
 from rollout.analysis.power import HORIZON, Rung, Setting, failing, power, proofs, slower
 
 SLOW = pytest.mark.slow
 NOTHING: dict[str, Any] = {"tolerated_latency": 0.0, "tolerated_error_odds": 1.0}
-REFERENCE = Drifting().reference(np.random.default_rng(3))
+REFERENCE = Drifting().references(np.random.default_rng(3), 1)[0]
 
 
 def config(mode: Any = "rich", *, noise: tuple[float, float] | None = (0.0, 0.0), rungs: int = 1, **overrides: Any) -> JudgeConfig:
@@ -41,7 +46,7 @@ def judged(asked: JudgeConfig, world: Drifting, reps: int, part: float) -> float
     took = []
     for seed in range(reps):
         state, requests = new_state(asked), 0.0
-        for window in world.rollout(np.random.default_rng((5, seed))):
+        for window in world.traffic(np.random.default_rng((5, seed)), 1).one(0):
             state, requests = absorb(asked, state, window), requests + window.canary.requests
             if state.crossing:
                 break
@@ -150,7 +155,7 @@ def test_four_of_five_identical_canaries_are_proved_within_what_was_said(share: 
     took: dict[str, list[float]] = {claim: [] for claim in claims}
     for seed in range(50):
         state, requests, open_ = new_state(asked), 0.0, set(claims)
-        for window in Drifting(share=share, windows=300).rollout(np.random.default_rng((5, seed))):
+        for window in Drifting(share=share, windows=300).traffic(np.random.default_rng((5, seed)), 1).one(0):
             state, requests = absorb(asked, state, window), requests + window.canary.requests
             for claim in _over(log_pass(design_of(asked), state), open_):
                 took[claim].append(requests)
@@ -168,3 +173,33 @@ def test_four_of_five_identical_canaries_are_proved_within_what_was_said(share: 
 
 def _over(evidence: dict[str, float], wanted: Iterable[str]) -> list[str]:
     return [claim for claim in wanted if evidence[claim] >= 3.0]
+
+
+@pytest.mark.parametrize(("prompts", "proved_by_then"), [(170, False), (381, True)])
+def test_five_points_of_quality_are_ruled_out_by_about_254_prompts(prompts: int, proved_by_then: bool) -> None:
+    setting = Setting(30, (Rung(0.5, 7200),), 14_400, prompts=prompts)
+    found = proved(config("thin", quality="binary"), setting)["quality"]
+    assert (found.seconds is not None) == proved_by_then
+
+
+def test_more_prompts_show_a_smaller_loss() -> None:
+    def loss(prompts: int) -> float:
+        found = power(config("sparse", quality="binary"), Setting(0, (Rung(0.5, 7200),), 14_400, prompts=prompts)).rungs[0].within.quality
+        return 1.0 if found is None else found
+
+    assert loss(1000) < loss(100)
+    assert loss(1000) <= 0.08
+
+
+@SLOW
+@pytest.mark.parametrize(("change", "chance_of", "effect"), [({"slow": 2.0}, slower, 1.0), ({"errors": 0.2}, failing, 0.198)])
+def test_six_hundred_requests_an_hour_find_what_was_said(change: dict[str, Any], chance_of: Any, effect: float) -> None:
+    asked = config("thin")
+    seen = judged(asked, Drifting(rate=1 / 6, share=0.5, windows=500, **change), 60, 0.8)
+
+    def found(windows: int) -> bool:
+        seconds = 30.0 * windows
+        return bool(chance_of(asked, Setting(600, (Rung(0.5, seconds),), seconds), 0)(effect)[0] >= 0.8)
+
+    windows = next(w for w in range(1, 500) if found(w))
+    assert seen / 1.5 <= 2.5 * windows <= 1.5 * seen

@@ -8,9 +8,9 @@ import json
 from typing import Any
 
 import pytest
-from benchmarks.judge_worlds import EDGES
 from rich.console import Console
 
+from benchmarks.judge.worlds import EDGES
 from rollout.analysis import Histogram
 from rollout.analysis.config import Mode, config_for
 from rollout.domain.world import EngineSample, InstanceSample
