@@ -16,8 +16,8 @@ from rollout.plan.finding import Problem, wrong
 
 Json = Any
 FORMAT = 1
-MOST = 1000
-"""windows; eight hours of 30 s, and a plan that is stored with them stays below some 2 MB"""
+MOST = 500
+"""windows: four hours of 30 s; a plan is stored and sealed with them, so every tick pays for them"""
 KEPT = ("id", "rung", "seconds", "stable", "canary", "weight_changed", "load_ratio")
 LEAST = 40
 """windows without a restart or a weight change and under equal load: with fewer nothing is fitted"""

@@ -18,7 +18,7 @@ Json = Any
 Rows = list[dict[str, Json]]
 Check = Callable[[Rows], Iterable[Problem]]
 """what is wrong with the lines; the first step of a problem's path is the number of its line among those that are not blank, from 0"""
-MAX_BYTES = 8 << 20
+MAX_BYTES = 4 << 20
 
 
 class NamedFile:

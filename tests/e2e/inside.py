@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from rollout.cli import wiring
+from rollout.clock import Clock
 from rollout.domain.state import Event, RolloutState
 from rollout.engine.service import Service
 from rollout.plan.load import load_plan
@@ -63,9 +64,10 @@ class Inside:
     """The engine over one case's plan and store. `points` collects the journal points that were passed, in words."""
 
     case: Case
-    clock: FastClock = field(default_factory=FastClock)
+    clock: Clock = field(default_factory=FastClock)
     points: list[str] = field(default_factory=list)
     events: list[tuple[Event, RolloutState]] = field(default_factory=list)
+    limit: int = LIMIT
 
     def start(self) -> str:
         """A new rollout of the plan, not ticked yet."""
@@ -80,7 +82,7 @@ class Inside:
             nonlocal last
             last = _words(event, rollout_id)
             self.events.append((event, state))
-            assert len(self.events) < LIMIT, [e.text for e, _ in self.events[-12:]]
+            assert len(self.events) < self.limit, [e.text for e, _ in self.events[-12:]]
 
         def checkpoint(name: str) -> None:
             if name == "written" and last.startswith(("intent", "outcome done")):

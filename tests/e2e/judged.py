@@ -148,7 +148,10 @@ def prepared(
     if history:
         (home / "history.jsonl").write_text("".join(json.dumps(row) + "\n" for row in history), "utf-8")
         more.append("history: history.jsonl")
-    said = {"IMAGE": new, "MORE": "\n  ".join(more), "MIN": "2s", "DEADLINE": "120s", **(changes or {})}
+    said = {**(changes or {}), "IMAGE": new, "  MORE\n": "".join(f"  {line}\n" for line in more)}
+    for key, value in (("MIN", "2s"), ("DEADLINE", "180s")):
+        if not any(key in old for old in said):
+            said[key] = value
     with case(site, home, said, template=PLAN, store=f"{unique('s')}.db", deployed={"image_name": old}) as made:
         yield made
 

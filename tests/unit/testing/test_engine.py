@@ -199,3 +199,25 @@ def test_memory_is_weights_kv_and_leak() -> None:
         assert sim.memory_bytes() == 1007
 
     asyncio.run(main())
+
+
+def test_a_truncated_answer_is_a_finished_request_to_the_engine() -> None:
+    """What breaks off lies behind the engine: it counts as finished, so only who reads answers to their end can tell."""
+    sim = engine(truncate_rate=1.0)
+    asyncio.run(read(sim))
+    assert (sim.stats.finished["stop"], sim.stats.finished["error"], sim.stats.finished["abort"]) == (1, 0, 0)
+
+
+def test_a_tail_makes_some_requests_slow_and_a_seed_decides_which() -> None:
+    def times(seed: int) -> list[float]:
+        sim = engine(tail_share=0.2, tail_factor=6.0, ttft_base=0.01, seed=seed)
+        return [sim._first_token_time(4) for _ in range(500)]
+
+    assert times(1) == times(1) != times(2)
+    assert 60 <= sum(t > 0.05 for t in times(1)) <= 140
+    assert set(times(1)) == {0.01, 0.06}
+
+
+def test_an_engine_may_expose_no_known_metric() -> None:
+    assert "vllm:" in engine().metrics_text()
+    assert "vllm:" not in engine(bare_metrics=True).metrics_text()
