@@ -6,13 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-<<<<<<< HEAD
-from benchmarks.judge_worlds import Drifting
-
-=======
 
 from benchmarks.judge.worlds import Drifting
->>>>>>> int
 from rollout.analysis import JudgeConfig, absorb, config_for, new_state
 from rollout.analysis.design import design_of, log_pass
 from rollout.analysis.power import HORIZON, Rung, Setting, failing, power, proofs, slower
