@@ -235,6 +235,8 @@ def _memory(look: _Look) -> Trend:
     up = {window.canary.status, window.stable.status} <= {"OK", "NO_TRAFFIC"}  # a side that is down uses little
     if ours is None or theirs is None or not (up and look.usable) or window.load_ratio is None or window.load_ratio > BALANCED[1]:
         return state.trend.skipped()
+    if state.trend.seen and float(ours - theirs) == state.trend.y:
+        return state.trend.skipped()  # to the byte: the reading of before, told once more
     trend = state.trend.observed((state.elapsed + window.seconds) / _HOUR, float(ours - theirs), *config.memory_noise)
     name = f"fail/memory/{len(state.starts) - 1}"
     look.banks[name] = Bank(trend.evidence(config.tolerated("memory"))[None, :], look.banks[name].law)

@@ -16,6 +16,11 @@ from rollout.analysis.hypergeometric import Floats
 SLOPES = np.array([2.0**k for k in range(-2, 12)]) * (1 << 30)  # bytes an hour above the tolerated slope
 
 
+LEAST_READINGS = 16
+LEAST_NOISE = float(1 << 24)
+"""bytes: memory comes and goes in pieces, so less is luck of a short history"""
+
+
 @dataclass(frozen=True)
 class Trend:
     """Sums over the whitened observations of one rung. `at`, `y`: hours and bytes of the newest; `missed`: windows without one since;
@@ -76,19 +81,21 @@ class Trend:
 
 
 def fit_memory(series: list[float | None]) -> tuple[float, float] | None:
-    """(sd in bytes, phi a window) of an A/A series, None = unknown then; None when fewer than 20 neighbours are known.
+    """(sd in bytes, phi a window) of an A/A series, None = unknown then; None when it shows fewer than `LEAST_READINGS` readings.
 
-    Both are taken at the upper end of what the series allows (1.28 standard errors): understated noise is a false alarm.
+    A server tells a worker's memory every half minute or so: the same value again is the same reading, not a quiet memory. Both figures
+    are taken at the upper end of what the series allows (1.28 standard errors), since understated noise is a false alarm.
     """
-    pairs = [(a, b) for a, b in pairwise(series) if a is not None and b is not None]
-    known = [y for y in series if y is not None]
-    if len(pairs) < 20:
+    known = [(i, y) for i, y in enumerate(series) if y is not None]
+    readings = [known[0], *(new for old, new in pairwise(known) if new[1] != old[1])] if known else []
+    if len(readings) < LEAST_READINGS:
         return None
-    mean = sum(known) / len(known)
-    variance = sum((y - mean) ** 2 for y in known) / (len(known) - 1)
-    if variance <= 0:
-        return (float(1 << 20), 0.0)  # the pages may be coarse; a megabyte is below what anyone would call a leak
-    raw = sum((a - mean) * (b - mean) for a, b in pairs) / len(pairs) / variance
-    phi = min(0.98, max(0.0, raw + 1.28 * math.sqrt((1 - min(raw * raw, 1.0)) / len(pairs))))
-    independent = max(2.0, len(known) * (1 - phi) / (1 + phi))
-    return math.sqrt(variance) * (1 + 1.28 / math.sqrt(2 * independent)), phi
+    values = [y for _, y in readings]
+    mean = sum(values) / len(values)
+    variance = sum((y - mean) ** 2 for y in values) / (len(values) - 1)
+    count = len(values) - 1
+    raw = sum((a - mean) * (b - mean) for a, b in pairwise(values)) / count / variance
+    between = min(0.98, max(0.0, raw + 1.28 * math.sqrt((1 - min(raw * raw, 1.0)) / count)))
+    independent = max(2.0, len(values) * (1 - between) / (1 + between))
+    apart = (readings[-1][0] - readings[0][0]) / count
+    return max(LEAST_NOISE, math.sqrt(variance) * (1 + 1.28 / math.sqrt(2 * independent))), between ** (1 / apart)

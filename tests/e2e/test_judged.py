@@ -34,7 +34,7 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 @pytest.fixture(scope="module")
 def history(site: Site, tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
     """Windows of an identical canary, recorded once for all rollouts of this file."""
-    times = SLOW_BEATS if site.kind == "lab" else {"MIN": "40s"}
+    times = SLOW_BEATS if site.kind == "lab" else {"MIN": "70s"}
     seen = rolled_out(site, tmp_path_factory.mktemp("history"), IDENTICAL, 999, changes=times)
     rows = recorded(seen.windows)
     assert len(rows) > 30, seen.text

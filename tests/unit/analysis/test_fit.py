@@ -1,11 +1,15 @@
 """The replica noise fitted on an A/A history covers what is there and does not invent it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from rollout.analysis.config import GIB
 from rollout.analysis.fit import fit_noise
 from rollout.analysis.samples import Histogram
-from tests.unit.analysis.cases import REFERENCE, arm
+from rollout.analysis.slope import fit_memory
+from tests.unit.analysis.cases import REFERENCE, after, arm, config, windows
 
 
 def history(sd: float, windows: int = 120) -> list[tuple[Histogram, Histogram]]:
@@ -36,3 +40,32 @@ def test_no_history_and_a_reference_without_edges_are_refused() -> None:
     flat = Histogram((60.0,), (1000, 0))
     with pytest.raises(ValueError, match="no usable bucket edge"):
         fit_noise(flat, [(flat, flat)])
+
+
+def readings(rng: np.random.Generator, count: int, repeated: int) -> list[float | None]:
+    """Memory differences with 1 GiB of noise, each told for `repeated` windows."""
+    return [float(y) for y in rng.normal(0.0, 2.0**30, count) for _ in range(repeated)]
+
+
+def test_a_reading_that_is_told_for_half_a_minute_is_one_reading() -> None:
+    """A server tells a worker's memory now and then: four readings in a hundred windows are no history of its noise."""
+    rng = np.random.default_rng(5)
+    assert fit_memory(readings(rng, 4, 25)) is None
+    assert fit_memory([1e9] * 100) is None
+    sd, phi = fit_memory(readings(rng, 40, 25)) or (0.0, 0.0)
+    assert sd > 2.0**30 * 0.9
+    assert phi**25 < 0.5  # correlation is of readings, and told by the window
+
+
+def test_a_jump_between_two_readings_is_no_slope() -> None:
+    """With the noise of a history, one new reading that differs by three of its deviations rolls nobody back, however often it is told."""
+    sd, phi = fit_memory(readings(np.random.default_rng(6), 40, 25)) or (0.0, 0.0)
+    asked = config(memory_noise=(sd, phi))
+    seen = []
+    for window in windows(100):
+        used = 10 * GIB + (int(3 * sd) if window.id >= 50 else 0)
+        stable, canary = replace(window.stable, memory_used=10 * GIB), replace(window.canary, memory_used=used)
+        seen.append(replace(window, stable=stable, canary=canary))
+    state = after(asked, iter(seen))
+    assert state.trend.seen == 2
+    assert state.crossing is None
