@@ -23,6 +23,8 @@ VERBS: dict[str, Verb] = {
     "wait": Verb("wait", "Block until a rollout is where you want it."),
     "list": Verb("listing", "List the rollouts of this store."),
     "journal": Verb("journal", "Print what was done, by whom and why; --verify checks the chain."),
+    "windows": Verb("judge", "Write down what a rollout's judge saw: one line of JSON a window."),
+    "judge": Verb("judge", "Judge recorded windows again: the same verdicts, or those of other margins."),
     "approve": Verb("control", "Let a rollout pass the gate that it waits at."),
     "pause": Verb("control", "Hold a rollout where it is; weights stay."),
     "resume": Verb("control", "End a pause or a hold, and look at the cause afresh."),
