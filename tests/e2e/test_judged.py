@@ -21,7 +21,9 @@ ALL_BUT = {"sandbox": 2, "lab": 0}
 """seeds that may go wrong"""
 SMALL = ("identical", "ttft_double", "errors", "tail")
 SLOW_BEATS = {"MIN": "100s", "DEADLINE": "300s"}
-"""a real worker tells its memory every 30 s, the sandbox every 3 s"""
+"""a real worker tells its memory every 30 s, the sandbox every 3 s: a leak shows after a few of those"""
+LONG = {"sandbox": {"MIN": "80s", "DEADLINE": "240s"}, "lab": {"MIN": "420s", "DEADLINE": "600s"}}
+"""time for a history that shows how memory differs by itself: a dozen readings"""
 
 
 @pytest.fixture(scope="module")
