@@ -36,10 +36,10 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 @pytest.fixture(scope="module")
 def history(site: Site, tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
     """Windows of an identical canary, recorded once for all rollouts of this file."""
-    times = SLOW_BEATS if site.kind == "lab" else {"MIN": "70s"}
-    seen = rolled_out(site, tmp_path_factory.mktemp("history"), IDENTICAL, 999, changes=times)
+    seen = rolled_out(site, tmp_path_factory.mktemp("history"), IDENTICAL, 999, changes=LONG[site.kind], patience=1200.0)
     rows = recorded(seen.windows)
-    assert len(rows) > 30, seen.text
+    assert len(rows) > 40, seen.text
+    assert len({(w["stable"]["memory_used"], w["canary"]["memory_used"]) for w in rows[1:]}) >= 12, "too few readings of memory"
     return rows
 
 
