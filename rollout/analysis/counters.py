@@ -5,11 +5,11 @@ keeps the last good sample of each side as the next `before`, so a missed scrape
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from rollout.analysis.samples import ArmWindow, Histogram
+from rollout.analysis.samples import ArmWindow, Histogram, added
 
 _STARTED_SLACK = 1.0  # seconds a reported start time may wander without meaning a new process
 
@@ -49,9 +49,9 @@ def window_delta(before: CounterSample, after: CounterSample | None) -> ArmWindo
     if restarts:
         return ArmWindow(0, 0, restarts=restarts)
     try:
-        ttft = _added(_histogram(old.ttft, new.ttft) for old, new in both)
-        e2e = _added(_histogram(old.e2e, new.e2e) for old, new in both)
-        tpot = _added(_histogram(old.tpot, new.tpot) for old, new in both)
+        ttft = added(_histogram(old.ttft, new.ttft) for old, new in both)
+        e2e = added(_histogram(old.e2e, new.e2e) for old, new in both)
+        tpot = added(_histogram(old.tpot, new.tpot) for old, new in both)
     except ValueError:
         return ArmWindow(0, 0, status="METRIC_ERROR")
     errors = sum(new.errors - old.errors for old, new in both)
@@ -79,11 +79,3 @@ def _histogram(old: Mapping[float, int] | None, new: Mapping[float, int] | None)
     risen = [new[le] - old[le] for le in bounds]
     counts = [risen[0], *(b - a for a, b in pairwise(risen))]
     return Histogram(tuple(bounds[:-1]), tuple(counts))
-
-
-def _added(histograms: Iterable[Histogram | None]) -> Histogram | None:
-    total: Histogram | None = None
-    for histogram in histograms:
-        if histogram is not None:
-            total = histogram if total is None else total.plus(histogram)
-    return total

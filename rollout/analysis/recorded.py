@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any, get_args
 
+from rollout.analysis.config import LATENCIES
 from rollout.analysis.samples import ArmWindow, Histogram, ProbePair, QualityPair, Status, Window
 
 FORMAT = 1
@@ -39,7 +40,7 @@ def window_from_json(data: Mapping[str, Any]) -> Window:
 
 def _arm(data: Mapping[str, Any]) -> ArmWindow:
     values: dict[str, Any] = {key: value for key, value in data.items() if key in _ARM}
-    for metric in ("ttft", "e2e", "tpot"):
+    for metric in LATENCIES:
         found = values.get(metric)
         values[metric] = Histogram(tuple(map(float, found["edges"])), tuple(map(int, found["counts"]))) if found else None
     if values.get("status", "OK") not in get_args(Status):

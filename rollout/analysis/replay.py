@@ -17,6 +17,21 @@ class Judged:
     verdict: Verdict
 
     @property
+    def requests(self) -> int:
+        """Canary requests compared so far."""
+        return int(self.verdict.details["live_requests"]["canary"])
+
+    @property
+    def against(self) -> float:
+        """log10 of the evidence for a rollback."""
+        return float(self.verdict.details["evidence_against"]["log10"])
+
+    @property
+    def supporting(self) -> float:
+        """log10 of the evidence of the weakest claim that a promotion needs."""
+        return min(map(float, self.verdict.details["evidence_for"]["log10_by_claim"].values()), default=0.0)
+
+    @property
     def as_said(self) -> bool | None:
         """Whether the verdict is, to the letter, the one that was given live; None where that was not kept."""
         return None if self.look.said is None else self.look.said == (self.verdict.kind, self.verdict.sentence)

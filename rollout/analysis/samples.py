@@ -63,6 +63,15 @@ def common_edges(*histograms: Histogram) -> tuple[float, ...]:
     return tuple(sorted(shared))
 
 
+def added(histograms: Iterable[Histogram | None]) -> Histogram | None:
+    """All of them in one, over the edges they share; None when there is none."""
+    total: Histogram | None = None
+    for histogram in histograms:
+        if histogram is not None:
+            total = histogram if total is None else total.plus(histogram)
+    return total
+
+
 @dataclass(frozen=True)
 class ArmWindow:
     """One arm's requests that ended in a window.

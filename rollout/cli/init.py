@@ -59,7 +59,7 @@ def init(
         )
     made = asyncio.run(_read(route, place.at(server, inference, management_key, inference_key), kind))
     if file is not None:
-        _write(file, made.text)
+        output.to_file(file, made.text)
     if json:
         output.as_json({"path": str(file) if file else None, "plan": made.text, "problems": list(made.problems), "notes": list(made.notes)})
     elif file is None:
@@ -106,10 +106,3 @@ async def _read(route: str, at: GPUStack, unit: UnitName) -> Draft:
 
 def _gone(route: str) -> NoReturn:
     raise PreflightError(f"route {route} was deleted while it was read")
-
-
-def _write(file: Path, text: str) -> None:
-    try:
-        file.write_text(text, "utf-8")
-    except OSError as error:
-        raise UsageError(f"{file} cannot be written", why=error.strerror or "the system said no", hint="Give another path.") from None

@@ -14,7 +14,7 @@ from rollout.errors import ExitCode, PlanError, UsageError
 if TYPE_CHECKING:
     from rollout.analysis.config import JudgeConfig
     from rollout.analysis.recording import Attempt
-    from rollout.report.rejudge import Said
+    from rollout.analysis.replay import Judged
 
 MaybeId = Annotated[str | None, typer.Argument(metavar="[ID]", help="The rollout's id, or a prefix that only it has; or give --windows.")]
 Windows = Annotated[Path | None, typer.Option("--windows", metavar="FILE", help="A recording, as `rollout windows` writes it.")]
@@ -49,7 +49,7 @@ def windows(rollout_id: options.RolloutId, out: Out = None, json: options.Json =
         for line in lines:
             output.result(line)
         return int(ExitCode.DONE)
-    _write(out, "".join(f"{line}\n" for line in lines))
+    output.to_file(out, "".join(f"{line}\n" for line in lines))
     output.progress(f"wrote {len(lines)} lines to {out}")
     return int(ExitCode.DONE)
 
@@ -85,7 +85,7 @@ def judge(
     if svg is not None:
         from rollout.report.judge_picture import picture
 
-        _write(svg, picture(*told[-1]))
+        output.to_file(svg, picture(*told[-1]))
         output.progress(f"drew the evidence in {svg}")
     if json:
         from rollout.report.rejudge import as_json
@@ -100,7 +100,7 @@ def judge(
             for text in ASSUMPTIONS:
                 output.result(f"  {text}")
     said = told[-1][2]
-    return int(CODES.get(said[-1].found.kind if said else "", ExitCode.INCONCLUSIVE))
+    return int(CODES.get(said[-1].verdict.kind if said else "", ExitCode.INCONCLUSIVE))
 
 
 def _attempts(rollout_id: str | None, file: Path | None, store: str | None) -> tuple[Attempt, ...]:
@@ -140,9 +140,9 @@ def _of_store(rollout_id: str, store: str | None) -> tuple[Attempt, ...]:
     return attempts
 
 
-def _judged(attempt: Attempt, changes: list[str]) -> tuple[JudgeConfig, list[Said]]:
+def _judged(attempt: Attempt, changes: list[str]) -> tuple[JudgeConfig, tuple[Judged, ...]]:
     from rollout.analysis.changing import changed, settable
-    from rollout.report.rejudge import again
+    from rollout.analysis.replay import judged
 
     values = dict(_pair(one) for one in changes)
     try:
@@ -150,7 +150,7 @@ def _judged(attempt: Attempt, changes: list[str]) -> tuple[JudgeConfig, list[Sai
     except ValueError as error:
         known = ", ".join(settable())
         raise UsageError(f"--set: {error}", why="the judge has no such setting, or not that value", hint=f"known keys: {known}") from None
-    return config, list(again(attempt, config))
+    return config, judged(attempt, config)
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -158,28 +158,30 @@ def _pair(text: str) -> tuple[str, str]:
     return key.strip(), value if equals else ""
 
 
-def _print(attempt: Attempt, said: list[Said], *, each: bool) -> None:
+def _print(attempt: Attempt, said: tuple[Judged, ...], *, each: bool) -> None:
     about = attempt.about
     name = f"{about.get('canary') or 'canary'} against {about.get('stable') or 'stable'}"
     output.result(f"{name}, attempt {about.get('attempt', 1)}: {len(said)} windows")
     before = None
     for one in said:
-        if each or one.found.kind != before:
-            output.result(f"  window {one.window:>4}, rung {one.rung + 1}, {one.requests} canary requests: {one.found.sentence}")
-        before = one.found.kind
+        if each or one.verdict.kind != before:
+            window = one.look.window
+            output.result(f"  window {window.id:>4}, rung {window.rung + 1}, {one.requests} canary requests: {one.verdict.sentence}")
+        before = one.verdict.kind
     if not said:
         return
-    last = said[-1]
+    last = said[-1].verdict
     if not each:
-        output.result(f"  in the end: {last.found.sentence}")
-    for metric, log in last.found.details["evidence_against"]["by_metric"].items():
-        output.result(f"    against, {metric:<8} {_bar(log, last.found.details['evidence_against']['needed_log10'])}")
-    for claim, log in last.found.details["evidence_for"]["log10_by_claim"].items():
-        output.result(f"    for, {claim:<12} {_bar(log, last.found.details['evidence_for']['needed_log10'])}")
-    told = [one for one in said if one.live is not None]
-    other = next((one for one in told if one.differs), None)
-    if other is not None:
-        output.result(f"  window {other.window} was judged otherwise live: {other.live[1] if other.live else ''}")
+        output.result(f"  in the end: {last.sentence}")
+    against, supporting = last.details["evidence_against"], last.details["evidence_for"]
+    for metric, log in against["by_metric"].items():
+        output.result(f"    against, {metric:<8} {_bar(log, against['needed_log10'])}")
+    for claim, log in supporting["log10_by_claim"].items():
+        output.result(f"    for, {claim:<12} {_bar(log, supporting['needed_log10'])}")
+    told = [one for one in said if one.look.said is not None]
+    other = next((one.look for one in told if not one.as_said), None)
+    if other is not None and other.said is not None:
+        output.result(f"  window {other.window.id} was judged otherwise live: {other.said[1]}")
     elif told:
         output.result(f"  {len(told)} of {len(told)} verdicts are as they were given live")
 
@@ -215,12 +217,3 @@ def _fitted(attempts: tuple[Attempt, ...], *, json: bool) -> int:
     )
     output.result(f"  memory {memory_told}")
     return int(ExitCode.DONE)
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(
-            f"{path} cannot be written", why=error.strerror or str(error), hint="name a file in a folder that is yours"
-        ) from None

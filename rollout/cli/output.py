@@ -6,9 +6,11 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rollout.cli.secrets import redact
+from rollout.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,6 +34,14 @@ def as_json(value: Any) -> None:
 def json_line(value: Any) -> None:
     """One document of several, on a line of its own, at once."""
     print(redact(json.dumps(value, ensure_ascii=False, default=str)), flush=True)
+
+
+def to_file(path: Path, text: str) -> None:
+    """A result in the file that a person named; UsageError when it cannot be written."""
+    try:
+        path.write_text(text, "utf-8")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written", why=error.strerror or "the system said no", hint="Give another path.") from None
 
 
 def plain() -> bool:

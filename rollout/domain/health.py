@@ -91,7 +91,7 @@ def siblings_lost(receipts: Receipts, pair: Pair, world: World) -> str | None:
 def memory_below(world: World, deployment: str, floor: int) -> str | None:
     """A worker that hosts the deployment has less memory available than the floor."""
     view = world.deployments.get(deployment)
-    for name in {i.worker for i in view.instances if i.worker} if view else ():
+    for name in view.hosts if view else ():
         worker = world.workers.get(name)
         if worker and worker.memory_available is not None and worker.memory_available < floor:
             return f"{name} has {worker.memory_available / 2**30:.1f} GiB available, floor {floor / 2**30:.1f} GiB"
@@ -101,6 +101,6 @@ def memory_below(world: World, deployment: str, floor: int) -> str | None:
 def memory_unknown(world: World, deployment: str) -> str | None:
     """A worker that hosts the deployment does not say how much memory is available."""
     view = world.deployments.get(deployment)
-    names = {i.worker for i in view.instances if i.worker} if view else set()
+    names = view.hosts if view else set()
     unknown = [n for n in names if world.workers.get(n) is None or world.workers[n].memory_available is None]
     return f"memory of {', '.join(sorted(unknown))} is unknown" if unknown else None

@@ -9,9 +9,9 @@ from datetime import datetime
 from typing import Any
 
 from rollout.domain.world import EngineSample, InstanceSample
+from rollout.plan.history import LATENCIES
 
 Json = Any
-LATENCIES = ("ttft", "e2e", "tpot")
 
 
 def to_json(sample: EngineSample) -> dict[str, Json]:

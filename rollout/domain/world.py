@@ -125,6 +125,11 @@ class DeploymentView:
     def restarts(self) -> int:
         return sum(i.restarts for i in self.instances)
 
+    @property
+    def hosts(self) -> set[str]:
+        """Names of the workers that its instances are on."""
+        return {i.worker for i in self.instances if i.worker}
+
 
 @dataclass(frozen=True)
 class WorkerView:

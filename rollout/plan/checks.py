@@ -137,7 +137,7 @@ def _evidence(evidence: Evidence) -> Iterator[Problem]:
 
 def _margins(margins: Margins) -> Iterator[Problem]:
     """A margin that is tolerated lies below the one that is unacceptable, also where one of the two is a default."""
-    for name in ("ttft", "e2e", "tpot", "probes"):
+    for name in (*history.LATENCIES, "probes"):
         yield from _below(name, getattr(margins, name), TOLERATED, UNACCEPTABLE)
     yield from _below("quality", margins.quality, 0.0, LOSS)
 

@@ -114,8 +114,7 @@ def _idle(route: RouteView, target: TargetView) -> bool:
 
 
 def _hosts(world: World, names: Sequence[str]) -> set[str]:
-    views = [world.deployments[n] for n in names if n in world.deployments]
-    return {i.worker for v in views for i in v.instances if i.worker}
+    return {host for n in names if n in world.deployments for host in world.deployments[n].hosts}
 
 
 def _staging(world: World, stable: Sequence[str]) -> str | None:

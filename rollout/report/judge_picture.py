@@ -7,9 +7,10 @@ import textwrap
 from collections.abc import Sequence
 from html import escape
 
-from rollout.analysis import Histogram, JudgeConfig
+from rollout.analysis import JudgeConfig
 from rollout.analysis.recording import Attempt
-from rollout.report.rejudge import Said
+from rollout.analysis.replay import Judged
+from rollout.analysis.samples import added
 
 WIDE, LEFT, RIGHT = 760, 84, 20
 TOP, HIGH = 84, 200
@@ -26,7 +27,7 @@ text{font:13px system-ui,sans-serif;fill:#222} .small{font-size:11px;fill:#666} 
 """
 
 
-def picture(attempt: Attempt, config: JudgeConfig, said: Sequence[Said]) -> str:
+def picture(attempt: Attempt, config: JudgeConfig, said: Sequence[Judged]) -> str:
     """Evidence against and for over the canary's requests with the two lines that must be crossed, and the TTFT of both sides below."""
     parts = [*_head(attempt, said), *_evidence(config, said), *_histograms(attempt)]
     body = "\n".join(parts)
@@ -37,15 +38,15 @@ def picture(attempt: Attempt, config: JudgeConfig, said: Sequence[Said]) -> str:
     )
 
 
-def _head(attempt: Attempt, said: Sequence[Said]) -> list[str]:
+def _head(attempt: Attempt, said: Sequence[Judged]) -> list[str]:
     about = attempt.about
     title = f"{about.get('canary') or 'canary'} against {about.get('stable') or 'stable'}"
-    sentence = said[-1].found.sentence if said else "nothing was judged"
+    sentence = said[-1].verdict.sentence if said else "nothing was judged"
     lines = textwrap.wrap(sentence, 112)[:3]
     return [_text(LEFT, 22, title, "head"), *(_text(LEFT, 40 + 14 * i, line, "small") for i, line in enumerate(lines))]
 
 
-def _evidence(config: JudgeConfig, said: Sequence[Said]) -> list[str]:
+def _evidence(config: JudgeConfig, said: Sequence[Judged]) -> list[str]:
     most = max((s.requests for s in said), default=1) or 1
 
     def x(index: int) -> float:
@@ -62,9 +63,10 @@ def _evidence(config: JudgeConfig, said: Sequence[Said]) -> list[str]:
         parts.append(f'<line class="{kind} need" x1="{LEFT}" y1="{at}" x2="{WIDE - RIGHT}" y2="{at}"/>')
         parts.append(_text(WIDE - RIGHT, at - 4, f"{word} at {1 / need:.0f} to 1", "small", "end"))
     for i in range(1, len(said)):
-        if said[i].rung != said[i - 1].rung:
+        rung = said[i].look.window.rung
+        if rung != said[i - 1].look.window.rung:
             parts.append(f'<line class="rung" x1="{x(i):.1f}" y1="{TOP}" x2="{x(i):.1f}" y2="{TOP + HIGH}"/>')
-            parts.append(_text(x(i) + 3, TOP + 10, f"rung {said[i].rung + 1}", "small"))
+            parts.append(_text(x(i) + 3, TOP + 10, f"rung {rung + 1}", "small"))
     for kind, values in (("bad", [s.against for s in said]), ("good", [s.supporting for s in said])):
         points = " ".join(f"{x(i):.1f},{_y(value):.1f}" for i, value in enumerate(values))
         parts.append(f'<polyline class="{kind}" points="{LEFT},{_y(0)} {points}"/>')
@@ -82,10 +84,9 @@ def _evidence(config: JudgeConfig, said: Sequence[Said]) -> list[str]:
 
 def _histograms(attempt: Attempt) -> list[str]:
     """Requests by time to first token, both sides beside each other, as shares of their own total."""
-    sides = [_total([arm.ttft for look in attempt.looks for arm in (getattr(look.window, side),)]) for side in ("stable", "canary")]
-    if any(side is None or not side.total for side in sides):
+    stable, canary = added(look.window.stable.ttft for look in attempt.looks), added(look.window.canary.ttft for look in attempt.looks)
+    if not (stable and canary and stable.total and canary.total):
         return [_text(LEFT, BELOW, "no times to first token were seen on both sides", "small")]
-    stable, canary = (side for side in sides if side is not None)
     edges = [e for e in stable.edges if e in canary.edges]
     shares = [[count / side.total for count in side.rebin(edges).counts] for side in (stable, canary)]
     used = [i for i in range(len(edges) + 1) if shares[0][i] > 0.002 or shares[1][i] > 0.002]
@@ -107,14 +108,6 @@ def _histograms(attempt: Attempt) -> list[str]:
         parts.append(f'<rect class="{kind}" x="{at}" y="{floor + 26}" width="12" height="10"/>')
         parts.append(_text(at + 18, floor + 36, f"{kind}: {side_.total:,} requests", ""))
     return parts
-
-
-def _total(histograms: Sequence[Histogram | None]) -> Histogram | None:
-    found: Histogram | None = None
-    for one in histograms:
-        if one is not None:
-            found = one if found is None else found.plus(one)
-    return found
 
 
 def _y(log10: float) -> float:

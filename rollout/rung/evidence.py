@@ -31,12 +31,13 @@ from rollout.analysis.config import LATENCIES
 from rollout.domain.context import Ctx, act
 from rollout.domain.decision import Decision, HoldOn, Record, TakeBack
 from rollout.domain.weights import Rung
+from rollout.plan import checks
 from rollout.rung import fitted, replay, windows
 
 Json = Any
 BEFORE_FULL = {"rich": 600.0, "thin": 3600.0, "sparse": 7200.0}
 DEADLINE = {"rich": 7200.0, "thin": 7200.0, "sparse": 14400.0}
-PAIRS = {"rich": 0, "thin": 120, "sparse": 120}
+PAIRS = {"rich": 0, "thin": checks.PAIRS, "sparse": checks.PAIRS}
 BLIND = 60.0
 """seconds that judging waits for stable's first good scrape; then probes alone decide"""
 UNKNOWN_LONGEST = 60.0

@@ -34,8 +34,11 @@ def prompts(ctx: Ctx) -> list[dict[str, Json]]:
 
 def begun(ctx: Ctx, seen: Mapping[str, Json]) -> dict[str, Json]:
     """What is known of the replay when a rung begins: what was known before; nothing where the plan has no set."""
-    none = {"used": 0, "of": len(prompts(ctx)), "stable": 0.0, "canary": 0.0, "errors": [0, 0], "lost": 0, "worst": []}
-    return {"replay": seen.get("replay") or none} if ctx.the_plan.evidence.quality is not None else {}
+    quality = ctx.the_plan.evidence.quality
+    if quality is None:
+        return {}
+    none = {"used": 0, "of": len(quality.prompts), "stable": 0.0, "canary": 0.0, "errors": [0, 0], "lost": 0, "worst": []}
+    return {"replay": seen.get("replay") or none}
 
 
 def used(seen: Mapping[str, Json]) -> int:

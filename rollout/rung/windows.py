@@ -148,7 +148,7 @@ def breaker(ctx: Ctx, pair: Pair, key: str) -> Decision | None:
 
 def _memory(ctx: Ctx) -> int | None:
     view = ctx.world.deployments.get(ctx.pair.canary)
-    names = {i.worker for i in view.instances if i.worker} if view else set()
+    names = view.hosts if view else set()
     known = [w.memory_available for n in names if (w := ctx.world.workers.get(n)) and w.memory_available is not None]
     return min(known) if known else None
 
@@ -157,13 +157,9 @@ def _memory_used(ctx: Ctx) -> tuple[int | None, int | None]:
     """(stable, canary): bytes in use on the worker of each side that has most in use. Unknown where they share a worker: then the
     difference is 0 whoever leaks.
     """
-    hosts = []
-    for name in (ctx.pair.stable, ctx.pair.canary):
-        view = ctx.world.deployments.get(name)
-        hosts.append({i.worker for i in view.instances if i.worker} if view else set())
-    if hosts[0] & hosts[1]:
-        return None, None
-    return _most_used(ctx, hosts[0]), _most_used(ctx, hosts[1])
+    views = [ctx.world.deployments.get(name) for name in (ctx.pair.stable, ctx.pair.canary)]
+    stable, canary = (view.hosts if view else set() for view in views)
+    return (None, None) if stable & canary else (_most_used(ctx, stable), _most_used(ctx, canary))
 
 
 def _most_used(ctx: Ctx, names: set[str]) -> int | None:

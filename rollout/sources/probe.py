@@ -17,6 +17,7 @@ from rollout.errors import UsageError
 from rollout.sources.answers import Answer
 from rollout.sources.chat import Chat
 from rollout.sources.lag import Heartbeat, client_bound, quantile
+from rollout.sources.pairs import ask_pair
 from rollout.sources.share import ShareTest
 
 Json = Any
@@ -123,7 +124,8 @@ class Prober:
         await self._chat.connect(2)
         async with Heartbeat(self._clock) as beat:
             turns = range(seq, seq + args["n"])
-            pairs = [await self._pair(args, prompts[i % len(prompts)], canary_first=i % 2 == 1) for i in turns]
+            wait = PATIENCE["probe_pairs"]
+            pairs = [await ask_pair(self._chat, self._clock, args, prompts[i % len(prompts)], turn=i, timeout=wait) for i in turns]
         delays = [a.delay for pair in pairs for a in pair if a.delay is not None and not a.retried]
         return {
             "pairs": [[stable.ttft, canary.ttft, stable.ok, canary.ok] for stable, canary in pairs],
@@ -131,13 +133,6 @@ class Prober:
             "lag_p99": beat.p99,
             "delay_p99": quantile(delays, 0.99),
         }
-
-    async def _pair(self, args: Mapping[str, Json], prompt: str, *, canary_first: bool) -> tuple[Answer, Answer]:
-        models = [args["canary"], args["stable"]] if canary_first else [args["stable"], args["canary"]]
-        wait, due = PATIENCE["probe_pairs"], self._clock.monotonic()
-        both = [self._chat.ask(model, prompt, args["max_tokens"], timeout=wait, scheduled=due) for model in models]
-        first, second = await asyncio.gather(*both)
-        return (second, first) if canary_first else (first, second)
 
 
 def _median(pairs: Sequence[tuple[Answer, Answer]]) -> float | None:

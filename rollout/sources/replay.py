@@ -6,7 +6,6 @@ there, by which two rollouts can be seen to have said the same. Judges nothing, 
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,6 +14,7 @@ from rollout.clock import Clock
 from rollout.errors import UsageError
 from rollout.sources.answers import Answer
 from rollout.sources.chat import Chat
+from rollout.sources.pairs import ask_pair
 
 Json = Any
 VERB = "replay_pairs"
@@ -57,7 +57,7 @@ class Replayer:
         for turn, prompt in enumerate(args["prompts"], seq):
             if asked and self._clock.monotonic() - began >= LASTS:
                 break
-            asked.append((prompt, *await self._pair(args, prompt["messages"], canary_first=turn % 2 == 1)))
+            asked.append((prompt, *await ask_pair(self._chat, self._clock, args, prompt["messages"], turn=turn, timeout=PATIENCE)))
         rows = [[score(stable, p["expected"]), score(canary, p["expected"]), stable.ok, canary.ok] for p, stable, canary in asked]
         failed = [_fault(answer) for _, *both in asked for answer in both if not answer.ok]
         silent = bool(asked) and len(failed) == 2 * len(asked)
@@ -69,13 +69,6 @@ class Replayer:
             "seq": seq,
             "seconds": self._clock.monotonic() - began,
         }
-
-    async def _pair(self, args: Mapping[str, Json], messages: Json, *, canary_first: bool) -> tuple[Answer, Answer]:
-        models = [args["canary"], args["stable"]] if canary_first else [args["stable"], args["canary"]]
-        due = self._clock.monotonic()
-        both = [self._chat.ask(model, messages, args["max_tokens"], timeout=PATIENCE, scheduled=due) for model in models]
-        first, second = await asyncio.gather(*both)
-        return (second, first) if canary_first else (first, second)
 
 
 def score(answer: Answer, expected: str) -> float | None:

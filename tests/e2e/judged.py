@@ -18,7 +18,7 @@ from rollout.errors import ExitCode
 from rollout.testing.traffic import Load
 from tests.contract.site import Site, unique
 from tests.e2e.lab.live import Live
-from tests.e2e.support import Case, Row, case
+from tests.e2e.support import HEAD, Case, Row, case
 
 GIB = 1 << 30
 ENGINE = {"ttft_base": 0.03, "tpot": 0.001, "jitter": 0.4, "slots": 64}
@@ -26,15 +26,9 @@ ENGINE = {"ttft_base": 0.03, "tpot": 0.001, "jitter": 0.4, "slots": 64}
 USERS = Load(clients=8, stream_share=0.0, think=0.05, max_tokens=4)
 KNOWN = 400
 """requests that stable has served before the rollout: the yardstick"""
-PLAN = """
-apiVersion: rollout/v1
-kind: RolloutPlan
-metadata: {{name: {route}}}
-gpustack:
-  server: {url}
-  management_key: {{env: MKEY}}
-  inference_key: {{env: IKEY}}
-route: {{name: {route}}}
+PLAN = (
+    HEAD
+    + """\
 change: {{unit: backend_image, to: {{image_name: "IMAGE"}}}}
 stable: [{{deployment: {stable}}}]
 canary: {{sizing: {{worker: spark-02}}}}
@@ -53,6 +47,7 @@ drain: {{quiet: 1s, deadline: 15s}}
 window: {{duration: 1s}}
 cleanup: {{approval: none}}
 """
+)
 PROBES = "probes: {pairs: 1000, batch: 100, warm_up: 1, max_tokens: 4}"
 
 

@@ -30,7 +30,7 @@ ROLLOUT = str(Path(sys.executable).with_name("rollout"))
 OLD, NEW = "sim/vllm:1", "sim/vllm:2"
 PATIENCE = 90.0
 """seconds that one thing may take on a machine that does something else too"""
-PLAN = """
+HEAD = """
 apiVersion: rollout/v1
 kind: RolloutPlan
 metadata: {{name: {route}}}
@@ -39,6 +39,11 @@ gpustack:
   management_key: {{env: MKEY}}
   inference_key: {{env: IKEY}}
 route: {{name: {route}}}
+"""
+"""how every plan of these tests begins"""
+PLAN = (
+    HEAD
+    + """\
 change: {{unit: backend_image, to: {{image_name: "sim/vllm:2"}}}}
 stable: [{{deployment: {stable}}}]
 canary: {{sizing: {{worker: spark-02}}}}
@@ -51,6 +56,7 @@ drain: {{quiet: 1s, deadline: 60s}}
 window: {{duration: 2s}}
 cleanup: {{approval: none}}
 """
+)
 VOLATILE = ("updated_at", "state", "state_message", "ready_replicas", "ready_targets", "targets", "role_status", "restarting_since")
 
 

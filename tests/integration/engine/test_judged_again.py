@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from rollout.analysis.recording import read, written
+from rollout.analysis.replay import judged
 from rollout.cli.app import main
 from rollout.cli.desk import event_of
 from rollout.domain.state import Phase
 from rollout.report.judge_picture import picture
 from rollout.report.recorded import recorded
-from rollout.report.rejudge import again
 from tests.integration.engine.harness import Case
 
 
@@ -39,9 +39,9 @@ def ran(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
 
 def test_every_verdict_is_given_again_to_the_letter(recording: Path) -> None:
     attempts = read(recording.read_text("utf-8").split("\n"))
-    said = [one for attempt in attempts for one in again(attempt)]
+    said = [one for attempt in attempts for one in judged(attempt)]
     assert len(said) > 5
-    assert all(one.live is not None and not one.differs for one in said)
+    assert all(one.as_said for one in said)
 
 
 def test_the_command_says_so_and_ends_as_the_verdict_does(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -90,7 +90,7 @@ def test_a_broken_line_is_named_with_its_file_and_number(recording: Path, tmp_pa
 
 def test_the_picture_shows_both_lines_and_both_sides(recording: Path) -> None:
     attempt = read(recording.read_text("utf-8").split("\n"))[-1]
-    drawn = picture(attempt, attempt.config, list(again(attempt)))
+    drawn = picture(attempt, attempt.config, judged(attempt))
     assert drawn.count("<polyline") == 2
     assert "roll back at 100 to 1" in drawn
     assert "stable:" in drawn

@@ -38,7 +38,7 @@ def saved(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Files that were written; no real one is."""
     files: dict[str, str] = {}
     monkeypatch.setattr(Path, "exists", lambda path: str(path) in files)
-    monkeypatch.setattr("rollout.cli.init._write", lambda path, text: files.update({str(path): text}))
+    monkeypatch.setattr("rollout.cli.output.to_file", lambda path, text: files.update({str(path): text}))
     return files
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from pydantic import ValidationError
 
+from rollout.analysis import Mode, Status, config_for, recorded
+from rollout.analysis.config import LATENCIES
+from rollout.analysis.design import BALANCED
+from rollout.analysis.fit import LEAST_WINDOWS
 from rollout.analysis.recorded import window_from_json
+from rollout.plan import checks, history
 from rollout.plan.history import LEAST, MOST, problems
 from rollout.plan.load import parse_plan
 from rollout.plan.model import Plan
@@ -104,3 +109,13 @@ def test_a_history_with_windows_of_another_length_is_refused() -> None:
     said = parse_plan(GOOD).model_dump(mode="json", by_alias=True)
     with pytest.raises(ValidationError, match="windows about as long as `window` \\(60s\\), found windows of 30 s"):
         Plan.model_validate({**said, "evidence": {"history": [HEADER, *MANY], "window": "60s"}})
+
+
+def test_the_plan_and_the_judge_mean_the_same_by_a_history_and_by_a_default() -> None:
+    """A plan imports no judge, so what both must know stands twice: here it is held together."""
+    assert (history.FORMAT, history.LATENCIES, history.LEAST, history.EQUAL) == (recorded.FORMAT, LATENCIES, LEAST_WINDOWS, BALANCED)
+    assert set(history.STATUSES) == set(get_args(Status))
+    modes = [config_for(mode, rungs=1) for mode in get_args(Mode)]
+    assert max(mode.tolerated("ttft") for mode in modes) == checks.TOLERATED
+    assert min(mode.unacceptable("ttft") for mode in modes) == checks.UNACCEPTABLE
+    assert min(mode.unacceptable("quality") for mode in modes) == checks.LOSS
