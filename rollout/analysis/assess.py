@@ -80,7 +80,7 @@ def _decide(design: Design, state: JudgeState, details: dict[str, Any]) -> tuple
     claims = log_pass(design, state)
     settled = not tally.live_windows or tally.live_seconds >= config.max_request_seconds
     if claims and settled and min(claims.values()) >= -math.log(config.beta):
-        return "pass", words.passed(design, state)
+        return "pass", words.passed(design, state, details["effect"])
     if config.live and tally.idle >= _IDLE_AFTER and "NO_TRAFFIC" in statuses.values():
         return "inconclusive", words.blind("NO_TRAFFIC", [arm for arm, seen in statuses.items() if seen == "NO_TRAFFIC"], tally.idle)
     return "continue", words.going_on(design, state, claims, log_fail(design, state)[0], details["forecast"])

@@ -94,9 +94,8 @@ def _object(number: int, text: str) -> dict[str, Json]:
     except (ValueError, RecursionError) as error:
         whole = text.rstrip().endswith("}") and text.lstrip().startswith("{")
         cut = "" if whole else "; the line looks cut off or is no JSON at all"
-        raise Unreadable(
-            number, "", f"the line is no JSON: {error}{cut}", f"{_AGAIN}, or judge only the lines before this one: `head -n {number - 1}`"
-        ) from None
+        before = f", or judge only the lines before this one: `head -n {number - 1}`" if number > 1 else ""
+        raise Unreadable(number, "", f"the line is no JSON: {error}{cut}", f"{_AGAIN}{before}") from None
     if not isinstance(row, dict):
         raise Unreadable(number, "", f"the line holds {_kind(row)}, not an object")
     return row

@@ -44,24 +44,26 @@ def failed(design: Design, state: JudgeState, crossing: Crossing, effect: list[d
     """What was disproved, by how much, and what the canary does instead."""
     config, tally = design.config, state.tally
     claims = [_tolerated(design, metric) for metric in crossing.culprits] or ["no worse than tolerated in any metric (combined evidence)"]
-    parts = [f"FAIL: {odds(crossing.log_evidence)} against '{' and '.join(claims)}' (roll back at {1 / config.alpha:.0f} to 1)"]
+    text = f"FAIL: {odds(crossing.log_evidence)} against '{' and '.join(claims)}' (roll back at {1 / config.alpha:.0f} to 1)"
+    parts = []
     if not crossing.culprits or (design.primary and design.primary.metric in crossing.culprits):
-        shown = [_effect(row) for row in sorted(effect, key=lambda r: -(r["odds"][0] or 0.0)) if row["odds"][0] is not None]
+        shown = [interval(row) for row in sorted(effect, key=lambda r: -(r["odds"][0] or 0.0)) if row["odds"][0] is not None]
         parts += shown[:1]
     if "errors" in crossing.culprits or not crossing.culprits:
         own = tally.pairs + tally.quality_pairs
         canary, stable = tally.errors_canary + tally.pair_errors_canary, tally.errors_stable + tally.pair_errors_stable
         parts.append(f"{canary} of {tally.live_canary + own} canary and {stable} of {tally.live_stable + own} stable failed")
-    parts.append(_evidence(state))
-    return "; ".join(parts) + _bound(design)
+    told = [f"{text}: {parts[0]}", *parts[1:]] if parts else [text]
+    return "; ".join([*told, _evidence(state)]) + _bound(design)
 
 
-def passed(design: Design, state: JudgeState) -> str:
-    """What the promotion rests on, and what nobody knows."""
+def passed(design: Design, state: JudgeState, effect: list[dict[str, Any]]) -> str:
+    """What the promotion rests on, how far the canary may be off, and what nobody knows."""
     config = design.config
     tails = design.live_latency and config.mode == "rich" and design.primary is not None and bool(design.primary.tail)
     unknown = f"errors rarer than {percent(config.unacceptable('errors'))} or " + ("tails rarer than 2 %" if tails else "about tails")
-    return f"PASS: {_evidence(state)}; nothing is known about {unknown}{_bound(design)}"
+    seen = next((f": {slowdown(row)}" for row in effect if None not in row["slowdown"]), "") if design.live_latency else ""
+    return f"PASS: {_evidence(state)}{seen}; nothing is known about {unknown}{_bound(design)}"
 
 
 def going_on(design: Design, state: JudgeState, claims: dict[str, float], against: float, more: dict[str, float | None]) -> str:
@@ -147,7 +149,7 @@ def _tolerated(design: Design, metric: str) -> str:
         return "answers no worse than stable's" + (f" by more than {100 * margin:.3g} points of 100" if margin else "")
     if metric == "memory":
         return f"memory growing at most {margin / (1 << 30):.3g} GiB an hour faster than stable's"
-    return f"{_NAMES[metric]} no slower than {percent(margin, signed=True)}"
+    return f"{_NAMES[metric]} no slower than {percent(margin, signed=True) if margin else 'stable'}"
 
 
 def _claim(claim: str) -> str:
@@ -157,13 +159,24 @@ def _claim(claim: str) -> str:
     return f"latency, {claim}"
 
 
-def _effect(row: dict[str, Any]) -> str:
+def slowdown(row: dict[str, Any]) -> str:
+    """The interval in time alone: "TTFT +12 % to +31 %"."""
+    low, high = row["slowdown"]
+    name = _NAMES[row["metric"]]
+    if low is None and high is None:
+        return f"{name}: nothing is known yet"
+    if low is None:
+        return f"{name} at most {_pp(high)}"
+    return f"{name} at least {_pp(low)}" if high is None else f"{name} {_pp(low)} to {_pp(high)}"
+
+
+def interval(row: dict[str, Any]) -> str:
+    """The interval in time, and in what users see of it."""
     low, high = row["times_as_many"]
-    slow_low, slow_high = row["slowdown"]
-    name, over = _NAMES[row["metric"]], f"times as many requests over {row['edge']:g} s"
-    if high is None:
-        return f"canary sends at least {low:.2g} {over} ({name} at least {_pp(slow_low)})"
-    return f"canary sends {low:.2g} to {high:.2g} {over} ({name} about {_pp(slow_low)} to {_pp(slow_high)})"
+    if low is None and high is None:
+        return slowdown(row)
+    many = f"at most {high:.2g}" if low is None else f"at least {low:.2g}" if high is None else f"{low:.2g} to {high:.2g}"
+    return f"{slowdown(row)}, {many} times as many requests over {row['edge']:g} s"
 
 
 def _pp(slowdown: float) -> str:

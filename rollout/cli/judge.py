@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from rollout.analysis.replay import Judged
 
 MaybeId = Annotated[str | None, typer.Argument(metavar="[ID]", help="The rollout's id, or a prefix that only it has; or give --windows.")]
-Windows = Annotated[Path | None, typer.Option("--windows", metavar="FILE", help="A recording, as `rollout windows` writes it.")]
+Windows = Annotated[
+    Path | None, typer.Option("--windows", metavar="FILE", help="A recording, as `rollout windows` writes it; - is standard input.")
+]
 Changes = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Judge with another value; again for more. `--set help` lists the keys."),
@@ -27,6 +29,8 @@ Assumptions = Annotated[bool, typer.Option("--assumptions", help="Print what the
 Svg = Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Draw the evidence of the last attempt.")]
 Fit = Annotated[bool, typer.Option("--fit", help="Take the windows as stable against itself and print the noise they show.")]
 Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write there instead of standard output.")]
+LIMIT = 64 << 20
+"""bytes of a recording; some 60,000 windows"""
 CODES = {"pass": ExitCode.DONE, "fail": ExitCode.ROLLED_BACK}
 
 
@@ -78,6 +82,11 @@ def judge(
 
     Ends with 0 for PASS, 10 for FAIL and 12 for everything that is undecided, by the last attempt of the recording. Touches no server.
     """
+    if change == ["help"]:
+        from rollout.analysis.changing import settable
+
+        output.result("\n".join(settable()))
+        return int(ExitCode.DONE)
     attempts = _attempts(rollout_id, windows, store)
     if fit:
         return _fitted(attempts, json=json)
@@ -109,16 +118,22 @@ def _attempts(rollout_id: str | None, file: Path | None, store: str | None) -> t
     if rollout_id is not None:
         return _of_store(rollout_id, store)
     from rollout.analysis.recording import Unreadable, read
+    from rollout.plan.reading import beginning
 
+    name = "<stdin>" if str(file) == "-" else str(file)
     try:
-        text = Path(file or "").read_text("utf-8")
-        return read(text.split("\n"))
+        data = beginning("/dev/stdin" if name == "<stdin>" else name, LIMIT + 1)
+        if len(data) > LIMIT:
+            raise UsageError(f"{name} is too large", why=f"a recording has at most {LIMIT >> 20} MiB", hint="judge its attempts one by one")
+        return read(data.decode("utf-8-sig").split("\n"))
     except Unreadable as error:
-        at = f"{file}:{error.line}" + (f": {error.key}" if error.key else "")
-        raise PlanError(f"{at}: {error.what}", why="it is no recording of a judge's windows", hint=error.remedy) from None
+        key = f" {error.key}:" if error.key and f"`{error.key}`" not in error.what else ""
+        raise PlanError(
+            f"{name}:{error.line}:{key} {error.what}", why="it is no recording of a judge's windows", hint=error.remedy
+        ) from None
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise UsageError(f"{file} cannot be read", why=why, hint="name a file that `rollout windows` wrote") from None
+        raise UsageError(f"{name} cannot be read", why=why, hint="name a file that `rollout windows` wrote") from None
 
 
 def _of_store(rollout_id: str, store: str | None) -> tuple[Attempt, ...]:

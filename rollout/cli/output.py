@@ -37,9 +37,19 @@ def json_line(value: Any) -> None:
 
 
 def to_file(path: Path, text: str) -> None:
-    """A result in the file that a person named; UsageError when it cannot be written."""
+    """A result in the file that a person named: whole, or the file is as it was. A device or a pipe is written to, never replaced.
+
+    UsageError when it cannot be written.
+    """
     try:
-        path.write_text(text, "utf-8")
+        beside = path if path.exists() and not path.is_file() else path.resolve().with_name(f".{path.name}.part")
+        try:
+            beside.write_text(text, "utf-8")
+            if beside is not path:
+                beside.replace(path.resolve())
+        finally:
+            if beside is not path:
+                beside.unlink(missing_ok=True)
     except OSError as error:
         raise UsageError(f"{path} cannot be written", why=error.strerror or "the system said no", hint="Give another path.") from None
 

@@ -85,7 +85,7 @@ def test_a_broken_line_is_named_with_its_file_and_number(recording: Path, tmp_pa
     broken.write_text("\n".join([*lines[:2], json.dumps(row), *lines[3:]]), "utf-8")
     code, _, err = ran(capsys, "judge", "--windows", str(broken))
     assert code == 3
-    assert "broken.jsonl:3: canary" in err
+    assert "broken.jsonl:3: `canary` is missing" in err
 
 
 def test_the_picture_shows_both_lines_and_both_sides(recording: Path) -> None:
@@ -96,3 +96,34 @@ def test_the_picture_shows_both_lines_and_both_sides(recording: Path) -> None:
     assert "stable:" in drawn
     assert "canary:" in drawn
     assert "<script" not in drawn
+
+
+def test_a_file_that_an_editor_marked_is_read_and_one_cut_in_its_first_line_has_no_lines_before(
+    recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    marked, cut = tmp_path / "marked.jsonl", tmp_path / "cut.jsonl"
+    marked.write_bytes(b"\xef\xbb\xbf" + recording.read_bytes())
+    assert ran(capsys, "judge", "--windows", str(marked))[0] == 0
+    cut.write_bytes(recording.read_bytes()[:300])
+    code, _, err = ran(capsys, "judge", "--windows", str(cut))
+    assert code == 3
+    assert "head -n" not in err
+
+
+def test_the_keys_are_listed_on_request(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = ran(capsys, "judge", "--set", "help")
+    assert code == 0
+    assert "ttft.tolerated" in out.splitlines()
+
+
+def test_a_picture_that_cannot_be_written_leaves_the_old_one(recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = tmp_path / "old.svg"
+    old.write_text("old")
+
+    def full(_self: Path, _target: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    assert main(["judge", "--windows", str(recording), "--svg", str(old)]) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["old.svg"]
+    assert old.read_text() == "old"
