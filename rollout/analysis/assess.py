@@ -20,6 +20,7 @@ Kind = Literal["pass", "fail", "continue", "inconclusive", "error"]
 CONFIDENCE = 0.95
 _BLIND_AFTER = 3  # windows in a row without readable metrics
 _IDLE_AFTER = 10  # windows in a row without a request or a probe
+_TAIL_FROM = -1.7  # log odds of exceeding an edge: fewer than about one request in seven do in stable's history
 _LN10 = math.log(10.0)
 
 
@@ -146,6 +147,7 @@ def _effect(design: Design, state: JudgeState) -> list[dict[str, Any]]:
             {
                 "metric": test.metric,
                 "edge": edge,
+                "part": "tail" if test.reference.logit(edge) < _TAIL_FROM else "body",
                 "confidence": CONFIDENCE,
                 "odds": [None if b is None else math.exp(b) for b in bounds],
                 "slowdown": slowdowns,

@@ -33,7 +33,12 @@ class Judged:
 
     @property
     def as_said(self) -> bool | None:
-        """Whether the verdict is, to the letter, the one that was given live; None where that was not kept."""
+        """Whether the verdict is the one that was given live; None where that was not kept. The words may be another release's."""
+        return None if self.look.said is None else self.look.said[0] == self.verdict.kind
+
+    @property
+    def worded_as_said(self) -> bool | None:
+        """Whether it is that verdict to the letter, numbers included; None where that was not kept."""
         return None if self.look.said is None else self.look.said == (self.verdict.kind, self.verdict.sentence)
 
 

@@ -45,10 +45,7 @@ def failed(design: Design, state: JudgeState, crossing: Crossing, effect: list[d
     config, tally = design.config, state.tally
     claims = [_tolerated(design, metric) for metric in crossing.culprits] or ["no worse than tolerated in any metric (combined evidence)"]
     text = f"FAIL: {odds(crossing.log_evidence)} against '{' and '.join(claims)}' (roll back at {1 / config.alpha:.0f} to 1)"
-    parts = []
-    if not crossing.culprits or (design.primary and design.primary.metric in crossing.culprits):
-        shown = [interval(row) for row in sorted(effect, key=lambda r: -(r["odds"][0] or 0.0)) if row["odds"][0] is not None]
-        parts += shown[:1]
+    parts = _slower(design, state, crossing.culprits, effect)
     if "errors" in crossing.culprits or not crossing.culprits:
         own = tally.pairs + tally.quality_pairs
         canary, stable = tally.errors_canary + tally.pair_errors_canary, tally.errors_stable + tally.pair_errors_stable
@@ -57,12 +54,37 @@ def failed(design: Design, state: JudgeState, crossing: Crossing, effect: list[d
     return "; ".join([*told, _evidence(state)]) + _bound(design)
 
 
+def _slower(design: Design, state: JudgeState, culprits: Sequence[str], effect: list[dict[str, Any]]) -> list[str]:
+    """By how much, where an interval leaves no doubt that it is more: the tail where it is slower than the
+    body can be, else the body; and without such an interval the edge at which it shows most.
+    """
+    said = []
+    for test in design.latency:
+        if culprits and test.metric not in culprits:
+            continue
+        sure = [row for row in effect if row["metric"] == test.metric and (row["odds"][0] or 0.0) > 1.0]
+        seen = [state.banks[f"fail/{test.metric}/edges/{start}"].log_mixture() for start in range(len(state.starts))]
+        if sure:
+            said.append(interval(max(sure, key=_clearly)))
+        elif culprits and test.edges and seen:
+            strongest = max((float(log), edge) for logs in seen for log, edge in zip(logs, test.edges, strict=True))
+            said.append(f"{_NAMES[test.metric]} differs most in the requests over {strongest[1]:g} s")
+    return said
+
+
+def _clearly(row: dict[str, Any]) -> float:
+    """Orders a body's interval by its upper end and a tail's by its lower one: a tail comes first only where the two are apart."""
+    low, high = row["slowdown"]
+    return float((low or 0.0) if row["part"] == "tail" else math.inf if high is None else high)
+
+
 def passed(design: Design, state: JudgeState, effect: list[dict[str, Any]]) -> str:
     """What the promotion rests on, how far the canary may be off, and what nobody knows."""
     config = design.config
     tails = design.live_latency and config.mode == "rich" and design.primary is not None and bool(design.primary.tail)
     unknown = f"errors rarer than {percent(config.unacceptable('errors'))} or " + ("tails rarer than 2 %" if tails else "about tails")
-    seen = next((f": {slowdown(row)}" for row in effect if None not in row["slowdown"]), "") if design.live_latency else ""
+    known = [row for row in effect if row["part"] == "body" and None not in row["slowdown"]] if design.live_latency else []
+    seen = f": {slowdown(known[0])}" if known else ""
     return f"PASS: {_evidence(state)}{seen}; nothing is known about {unknown}{_bound(design)}"
 
 
@@ -171,12 +193,14 @@ def slowdown(row: dict[str, Any]) -> str:
 
 
 def interval(row: dict[str, Any]) -> str:
-    """The interval in time, and in what users see of it."""
+    """The interval in time, and in what users see of it. In the tail only the latter: a few slow requests are no slow-down of all."""
     low, high = row["times_as_many"]
+    tail = row.get("part") == "tail"
+    where = f"{_NAMES[row['metric']]} in the tail" if tail else slowdown(row)
     if low is None and high is None:
-        return slowdown(row)
+        return f"{where}: nothing is known yet" if tail else where
     many = f"at most {high:.2g}" if low is None else f"at least {low:.2g}" if high is None else f"{low:.2g} to {high:.2g}"
-    return f"{slowdown(row)}, {many} times as many requests over {row['edge']:g} s"
+    return f"{where}{':' if tail else ','} {many} times as many requests over {row['edge']:g} s"
 
 
 def _pp(slowdown: float) -> str:

@@ -174,31 +174,38 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _print(attempt: Attempt, said: tuple[Judged, ...], *, each: bool) -> None:
+    from rollout.analysis.words import interval
+
     about = attempt.about
     name = f"{about.get('canary') or 'canary'} against {about.get('stable') or 'stable'}"
-    output.result(f"{name}, attempt {about.get('attempt', 1)}: {len(said)} windows")
-    before = None
+    output.result(f"{name}, attempt {about.get('attempt', 1)}: {len(said)} window{'s' if len(said) != 1 else ''}")
+    before = shown = None
     for one in said:
         if each or one.verdict.kind != before:
             window = one.look.window
             output.result(f"  window {window.id:>4}, rung {window.rung + 1}, {one.requests} canary requests: {one.verdict.sentence}")
+            shown = one
         before = one.verdict.kind
     if not said:
         return
     last = said[-1].verdict
-    if not each:
+    if shown is not said[-1]:
         output.result(f"  in the end: {last.sentence}")
     against, supporting = last.details["evidence_against"], last.details["evidence_for"]
     for metric, log in against["by_metric"].items():
         output.result(f"    against, {metric:<8} {_bar(log, against['needed_log10'])}")
     for claim, log in supporting["log10_by_claim"].items():
         output.result(f"    for, {claim:<12} {_bar(log, supporting['needed_log10'])}")
+    for row in last.details["effect"]:
+        output.result(f"    {100 * row['confidence']:g} % sure: {interval(row)}")
     told = [one for one in said if one.look.said is not None]
     other = next((one.look for one in told if not one.as_said), None)
     if other is not None and other.said is not None:
         output.result(f"  window {other.window.id} was judged otherwise live: {other.said[1]}")
     elif told:
-        output.result(f"  {len(told)} of {len(told)} verdicts are as they were given live")
+        other_words = sum(not one.worded_as_said for one in told)
+        words = f", {other_words} in other words: another release said them" if other_words else ""
+        output.result(f"  {len(told)} of {len(told)} verdicts are as they were given live{words}")
 
 
 def _bar(log10: float, needed: float) -> str:

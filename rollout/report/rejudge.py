@@ -26,6 +26,11 @@ def as_json(attempt: Attempt, again: Sequence[Judged], *, each: bool) -> dict[st
         "kind": last.kind if last else "none",
         "sentence": last.sentence if last else "",
         "details": last.details if last else {},
-        "as_live": {"told": len(told), "same": sum(bool(one.as_said) for one in told), "first_other": other},
+        "as_live": {
+            "told": len(told),
+            "same": sum(bool(one.as_said) for one in told),
+            "same_words": sum(bool(one.worded_as_said) for one in told),
+            "first_other": other,
+        },
         **({"looks": rows} if each else {}),
     }

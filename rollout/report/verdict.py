@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from rollout.analysis.words import interval
 from rollout.domain.state import RolloutState
 
 Json = Any
@@ -31,6 +32,7 @@ class VerdictView(BaseModel):
 
     `requests`: live canary requests on this rung; `pairs`: paired probes so far; `quality`: None where no prompts are replayed.
     `v`, `phi`: assumed noise of a single replica (variance, correlation a window); `guaranteed`: they were fitted, so α and β are claimed.
+    `effect`: an interval for each latency edge that is followed, in words; `assumptions`: what the bound rests on.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -46,6 +48,8 @@ class VerdictView(BaseModel):
     requests: int
     pairs: int
     quality: QualityView | None = None
+    effect: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
 
 
 def verdict_of(state: RolloutState) -> VerdictView | None:
@@ -55,6 +59,7 @@ def verdict_of(state: RolloutState) -> VerdictView | None:
         return None
     config, found, seen = judge.get("config") or {}, judge.get("verdict") or {}, state.fact(f"{state.target}.seen") or {}
     word = str(found.get("kind", "none"))
+    details = found.get("details") or {}
     return VerdictView(
         word=word,
         sentence=str(found.get("sentence", "nothing was judged yet")).removeprefix(f"{word.upper()}: "),
@@ -67,6 +72,8 @@ def verdict_of(state: RolloutState) -> VerdictView | None:
         requests=int(seen.get("requests") or 0),
         pairs=int(seen.get("pairs") or 0),
         quality=_quality(seen.get("replay")),
+        effect=tuple(interval(row) for row in details.get("effect") or ()),
+        assumptions=tuple(details.get("assumptions") or ()),
     )
 
 

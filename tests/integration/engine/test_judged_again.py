@@ -41,16 +41,28 @@ def test_every_verdict_is_given_again_to_the_letter(recording: Path) -> None:
     attempts = read(recording.read_text("utf-8").split("\n"))
     said = [one for attempt in attempts for one in judged(attempt)]
     assert len(said) > 5
-    assert all(one.as_said for one in said)
+    assert all(one.worded_as_said for one in said)
 
 
 def test_the_command_says_so_and_ends_as_the_verdict_does(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = ran(capsys, "judge", "--windows", str(recording))
     assert code == 0
-    assert "verdicts are as they were given live" in out
+    assert "verdicts are as they were given live\n" in out
+    assert "95 % sure: TTFT " in out
     code, out, _ = ran(capsys, "judge", "--windows", str(recording), "--json", "--each")
     found: list[dict[str, Any]] = json.loads(out)
     assert found[0]["as_live"]["told"] == found[0]["as_live"]["same"] == len(found[0]["looks"]) > 5
+
+
+def test_the_words_of_another_release_are_no_other_verdict(recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old = tmp_path / "old.jsonl"
+    header, *rows = map(json.loads, recording.read_text("utf-8").splitlines())
+    for row in rows:
+        row["verdict"]["sentence"] = "what was said then"
+    old.write_text("".join(f"{json.dumps(row)}\n" for row in (header, *rows)), "utf-8")
+    _, out, _ = ran(capsys, "judge", "--windows", str(old))
+    assert f"{len(rows)} of {len(rows)} verdicts are as they were given live, {len(rows)} in other words" in out
+    assert "judged otherwise" not in out
 
 
 def test_other_margins_give_other_verdicts(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -92,7 +104,7 @@ def test_the_picture_shows_both_lines_and_both_sides(recording: Path) -> None:
     attempt = read(recording.read_text("utf-8").split("\n"))[-1]
     drawn = picture(attempt, attempt.config, judged(attempt))
     assert drawn.count("<polyline") == 2
-    assert "roll back at 100 to 1" in drawn
+    assert "roll back, 100 to 1" in drawn
     assert "stable:" in drawn
     assert "canary:" in drawn
     assert "<script" not in drawn

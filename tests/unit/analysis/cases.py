@@ -18,8 +18,11 @@ def config(mode: Mode = "rich", *, rungs: int = 1, noise: tuple[float, float] | 
     return config_for(mode, rungs=rungs, reference_ttft=REFERENCE, noise=noise, **overrides)
 
 
-def arm(rng: np.random.Generator, requests: int, slow: float = 1.0, errors: float = 0.0) -> ArmWindow:
-    bounds = np.array([1.0, *(above(e / slow, 0.22) for e in EDGES), 0.0])
+def arm(rng: np.random.Generator, requests: int, slow: float = 1.0, errors: float = 0.0, tail: float = 0.0) -> ArmWindow:
+    """`tail`: the part of the requests that takes six times as long."""
+    bounds = sum(
+        part * np.array([1.0, *(above(e / factor, 0.22) for e in EDGES), 0.0]) for part, factor in ((1 - tail, slow), (tail, 6 * slow))
+    )
     ttft = Histogram(EDGES, tuple(int(c) for c in rng.multinomial(requests, -np.diff(bounds))))
     return ArmWindow(requests, int(rng.binomial(requests, errors)), ttft)
 
@@ -29,6 +32,7 @@ def windows(
     *,
     slow: float = 1.0,
     errors: float = 0.0,
+    tail: float = 0.0,
     ratio: float | None = 1.0,
     rung: int = 0,
     first: int = 0,
@@ -38,7 +42,7 @@ def windows(
     """`count` windows of `each` requests a side; `ratio` = load ratio."""
     rng = np.random.default_rng(seed)
     for i in range(count):
-        yield Window(first + i, rung, 30.0, arm(rng, each), arm(rng, each, slow, errors), (), ratio, 0.5, (each, 2 * each))
+        yield Window(first + i, rung, 30.0, arm(rng, each), arm(rng, each, slow, errors, tail), (), ratio, 0.5, (each, 2 * each))
 
 
 def probes(count: int, *, slow: float = 1.0, failing: int = 0, first: int = 0, batch: int = 10, seed: int = 2) -> Iterator[Window]:

@@ -35,6 +35,14 @@ def test_the_breaker_names_itself() -> None:
     assert found.details["breaker"]["alpha"] < 1e-3
 
 
+def test_a_slow_tail_is_named_as_one_and_not_as_a_slow_down_of_all() -> None:
+    asked = config()
+    found = verdict(asked, after(asked, windows(60, tail=0.1)))
+    assert found.kind == "fail"
+    assert "TTFT in the tail: " in found.sentence
+    assert not re.search(r"TTFT [+-]", found.sentence)
+
+
 def test_an_equal_canary_passes_and_says_what_is_not_known() -> None:
     asked = config()
     found = verdict(asked, after(asked, windows(60)))

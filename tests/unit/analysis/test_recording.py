@@ -32,7 +32,7 @@ def test_what_was_written_is_read_and_judged_again_to_the_letter(noise: tuple[fl
     back = read(written([made]))
     assert back == (made,)
     again = judged(back[0])
-    assert [one.as_said for one in again] == [True] * len(made.looks)
+    assert [one.worded_as_said for one in again] == [True] * len(made.looks)
     assert again[-1].verdict.kind == "fail"
 
 
@@ -46,6 +46,15 @@ def test_a_window_without_the_verdict_of_then_is_judged_too() -> None:
         json.dumps({k: v for k, v in json.loads(line).items() if k not in ("verdict", "at")}) for line in written([attempt(config(), 3)])
     ]
     assert [one.as_said for one in judged(read(lines)[0])] == [None] * 5
+
+
+def test_a_verdict_is_its_kind_and_another_releases_words_for_it_are_told_apart() -> None:
+    made = attempt(config("thin", rungs=2), 3)
+    looks = [Look(look.window, look.at, (look.said[0], "as another release says it") if look.said else None) for look in made.looks]
+    again = judged(Attempt(made.config, tuple(looks), made.about))
+    assert {(one.as_said, one.worded_as_said) for one in again} == {(True, False)}
+    other = judged(Attempt(made.config, (Look(looks[0].window, None, ("fail", looks[0].said[1] if looks[0].said else "")),)))
+    assert other[0].as_said is False
 
 
 def without(key: str) -> Callable[[dict[str, Any]], object]:

@@ -63,6 +63,15 @@ def test_the_rung_is_the_last_one_written_and_counts_from_one() -> None:
     assert (rung.number, rung.of, rung.ladder) == (2, 3, (0.1, 0.5, 1.0))
 
 
+def test_the_verdict_holds_its_interval_and_its_assumptions_as_the_judge_said_them() -> None:
+    row = {"metric": "ttft", "edge": 0.25, "part": "body", "confidence": 0.95, "odds": [1.1, 2.0], "slowdown": [0.12, 0.31]}
+    details = {"effect": [{**row, "times_as_many": [1.1, 1.5]}], "assumptions": ["A1: by chance"]}
+    verdict = verdict_of(state(facts={"0.judge": {"verdict": {"kind": "fail", "details": details}}}))
+    assert verdict is not None
+    assert verdict.effect == ("TTFT +12 % to +31 %, 1.1 to 1.5 times as many requests over 0.25 s",)
+    assert verdict.assumptions == ("A1: by chance",)
+
+
 def test_the_verdict_names_its_evidence_and_its_noise() -> None:
     verdict = verdict_of(state())
     assert verdict is not None
