@@ -93,8 +93,8 @@ def _details(design: Design, state: JudgeState) -> dict[str, Any]:
     share = share_alarm(config, state)
     return {
         "mode": config.mode,
-        "bound": config.bound,
-        "guaranteed": config.guaranteed,
+        "bound": config.bound(tally.pairs > 0),
+        "guaranteed": config.claimed(tally.pairs > 0),
         "noise": {"v": config.v, "phi": config.phi},
         "evidence_against": {
             "log10": against / _LN10,

@@ -28,7 +28,7 @@ class Breaker:
         return replace(self, canary=_pushed(self.canary, canary, OF_LAST), stable=_pushed(self.stable, stable, _STABLE_KEPT))
 
     def restarted(self, count: int, elapsed: float) -> "Breaker":
-        """After `count` canary restarts seen `elapsed` seconds after the start; older than ten minutes is forgotten."""
+        """After `count` canary restarts that stable had not as well, `elapsed` seconds after the start; ten minutes are remembered."""
         kept = tuple((t, c) for t, c in self.restarts if elapsed - t < WITHIN_SECONDS)
         return replace(self, restarts=(*kept, (elapsed, count)) if count else kept)
 

@@ -27,7 +27,7 @@ _NUMBERS = [
 ]
 _COUNTS = ("rungs", "memory_floor", "planned_requests")
 _WORDS = {"mode": get_args(Mode), "quality": get_args(Quality)}
-_FLAGS = {"live", "guaranteed"}
+_FLAGS = {"live"}
 _OPTIONAL = {"probe_slo", "memory_floor", "quality"}
 _MARGINS = ("tolerated", "unacceptable")
 _MEMORY = ("memory.sd", "memory.phi")

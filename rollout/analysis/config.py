@@ -5,7 +5,7 @@ nothing here computes evidence.
 """
 
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from rollout.analysis.samples import Histogram
 
@@ -14,6 +14,14 @@ Quality = Literal["binary", "graded"]
 LATENCIES = ("ttft", "e2e", "tpot")
 METRICS = (*LATENCIES, "errors", "quality", "memory", "probes")
 GIB = 1 << 30
+
+_LOUDEST = 5.0  # variance of a replica's log odds beyond which nothing could be judged
+_AMOUNTS = (
+    *("rungs", "tolerated_latency", "unacceptable_latency", "unacceptable_errors", "v", "phi", "alpha", "beta", "tail_odds"),
+    *("tolerated_error_odds", "max_request_seconds", "healthy_error_rate", "healthy_restarts_per_hour"),
+    *("planned_requests", "planned_seconds"),
+)
+_PROBES_MOOD = 0.10  # slow-down of probes that a single replica's moods are allowed
 
 # Where the 1/alpha of evidence may come from; what a mode hardly sees weighs little. Metrics that are not there give their weight back.
 _WEIGHTS: dict[str, dict[str, float]] = {
@@ -90,6 +98,7 @@ class JudgeConfig:
     probe_slo: float | None = None
 
     def __post_init__(self) -> None:
+        self._typed()
         if self.rungs < 1:
             raise ValueError("a ladder has at least one rung below 100 %")
         if not (0 < self.alpha < 1 and 0 < self.beta < 1):
@@ -100,8 +109,8 @@ class JudgeConfig:
         if unknown:
             raise ValueError(f"no metric is called {', '.join(unknown)}; known: {', '.join(METRICS)}")
         for v, phi in [(self.v, self.phi), *((n.v, n.phi) for n in self.noises)]:
-            if v < 0 or not 0 <= phi < 1:
-                raise ValueError(f"noise needs v >= 0 and 0 <= phi < 1, got v={v}, phi={phi}")
+            if not 0 <= v <= _LOUDEST or not 0 <= phi < 1:
+                raise ValueError(f"noise needs 0 <= v <= {_LOUDEST:g} and 0 <= phi < 1, got v={v:g}, phi={phi:g}")
         if self.memory_noise is not None and not (self.memory_noise[0] > 0 and 0 <= self.memory_noise[1] < 1):
             raise ValueError(f"memory noise needs sd > 0 and 0 <= phi < 1, got {self.memory_noise}")
         for metric in (*LATENCIES, "probes", "quality"):
@@ -113,10 +122,30 @@ class JudgeConfig:
         if self.tolerated("memory") < 0:
             raise ValueError("memory: tolerated is a rise in bytes an hour, at least 0")
 
+    def _typed(self) -> None:
+        """What a file or a person may have written instead of a number."""
+        for name in _AMOUNTS:
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1 << 53:
+                raise ValueError(f"{name} is a number, at least 0, got {value!r}")
+        for name in ("probe_slo", "memory_floor"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1 << 53):
+                raise ValueError(f"{name} is a number, at least 0, or nothing, got {value!r}")
+        for name in ("guaranteed", "live"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name} is true or false, got {getattr(self, name)!r}")
+        if self.healthy_error_rate > 1:
+            raise ValueError(f"healthy_error_rate is a share of requests, got {self.healthy_error_rate:g}")
+        if self.mode not in get_args(Mode) or self.quality not in (None, *get_args(Quality)):
+            raise ValueError(f"mode {self.mode!r} and quality {self.quality!r} are not both known")
+
     def tolerated(self, metric: str) -> float:
         """The margin that a rollback has to prove exceeded."""
         said = next((m.tolerated for m in self.margins if m.metric == metric and m.tolerated is not None), None)
         defaults = {"errors": self.tolerated_error_odds, "quality": 0.0, "memory": float(GIB)}
+        if self.noisy:  # a mood of one replica moves whole batches of probes, and no history tells how far
+            defaults["probes"] = max(self.tolerated_latency, _PROBES_MOOD)
         return defaults.get(metric, self.tolerated_latency) if said is None else said
 
     def unacceptable(self, metric: str) -> float:
@@ -134,12 +163,17 @@ class JudgeConfig:
         """Whether any latency is judged with replica noise."""
         return any(self.noise(metric)[0] > 0 for metric in LATENCIES if self.reference(metric) is not None)
 
-    @property
-    def bound(self) -> str:
+    def claimed(self, probed: bool) -> bool:
+        """Whether the error bounds are claimed. A fitted noise covers live latencies; of paired probes nobody has fitted how a replica's
+        moods move them, so with such moods nothing is claimed where a verdict rests on probes too (`probed`).
+        """
+        return self.guaranteed and not (self.noisy and probed)
+
+    def bound(self, probed: bool) -> str:
         """The words that go with each verdict about how far the error bound holds."""
-        if self.guaranteed:
+        if self.claimed(probed):
             return f"wrong rollback <= {self.alpha:.3g}, wrong promotion <= {self.beta:.3g}"
-        return "not guaranteed: one replica"
+        return "not guaranteed: one replica, judged by probes too" if self.guaranteed else "not guaranteed: one replica"
 
     def reference(self, metric: str) -> Histogram | None:
         """The reference histogram of a latency metric."""

@@ -23,6 +23,7 @@ from rollout.analysis.slope import fit_memory
 VARIANCES = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.6, 1.0)
 CORRELATIONS = (0.0, 0.3, 0.6, 0.8, 0.9)
 LEAST_WINDOWS = 40
+_TELLING = 2.0  # log units between the best and the worst noise below which a history has said nothing
 _PLAUSIBLE = 1.0  # log units below the best that still count
 
 
@@ -30,7 +31,7 @@ def fit_noise(reference: Histogram, history: Sequence[tuple[Histogram, Histogram
     """(v, phi) for `config_for(noise=...)` from `history`: one (this replica, the others) pair of histograms a window, oldest first.
 
     Of all pairs on the grid whose null marginal likelihood at the body edge is within one log unit of the best, the one with the largest
-    long-run variance v (1 + phi) / (1 - phi): noise is never guessed small. ValueError on an empty history.
+    long-run variance v (1 + phi) / (1 - phi): noise is never guessed small. ValueError on a history that is empty or tells nothing.
     """
     if not history:
         raise ValueError("no A/A history: use the defaults for one replica")
@@ -40,6 +41,8 @@ def fit_noise(reference: Histogram, history: Sequence[tuple[Histogram, Histogram
     likelihood = np.stack([table[0, 0] for table in answer([test.effect(ours, theirs) for ours, theirs in history])])
     scored = [(_log_marginal(likelihood, noise), noise) for noise in _candidates()]
     best = max(score for score, _ in scored)
+    if best - min(score for score, _ in scored) < _TELLING:
+        raise ValueError("the windows do not tell one noise from another: too few requests on both sides of the reference's edges")
     chosen = max((noise for score, noise in scored if score >= best - _PLAUSIBLE), key=lambda n: n.long_run_variance)
     return chosen.v, chosen.phi
 
@@ -88,7 +91,10 @@ def fit_history(references: Mapping[str, Histogram | None], history: Sequence[Wi
     for metric, reference in references.items():
         pairs = [(a, b) for w in used if (a := w.canary.histogram(metric)) and (b := w.stable.histogram(metric)) and a.total and b.total]
         if reference is not None and reference.total and len(pairs) >= LEAST_WINDOWS and _seen(reference):
-            noises.append(MetricNoise(metric, *fit_noise(reference, pairs)))
+            try:
+                noises.append(MetricNoise(metric, *fit_noise(reference, pairs)))
+            except ValueError:
+                continue  # nothing was learnt of this one; the largest noise of the others stands in for it, or the defaults
     memory = fit_memory([_difference(w) for w in used])
     return Fitted(tuple(noises), memory, len(used))
 

@@ -81,7 +81,8 @@ class Counts:
         psi = np.exp(theta)
         n, m, k = self.n[:, None], self.m[:, None], self.k[:, None]
         s = (n + k) * psi + m - k
-        mean = 2.0 * psi * n * k / (s + np.sqrt(np.maximum(s * s - 4.0 * (psi - 1.0) * psi * n * k, 0.0)))
+        roots = s + np.sqrt(np.maximum(s * s - 4.0 * (psi - 1.0) * psi * n * k, 0.0))
+        mean = np.divide(2.0 * psi * n * k, roots, out=np.zeros_like(roots), where=roots > 0)  # a row in which nothing was seen: 0/0
         tiny = 1e-9
         inverse = 1 / (mean + tiny) + 1 / (n - mean + tiny) + 1 / (k - mean + tiny) + 1 / (m - k + mean + tiny)
         reach = int(_REACH * math.sqrt(float((1.0 / inverse).max()))) + 12

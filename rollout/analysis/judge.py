@@ -244,7 +244,7 @@ def _memory(look: _Look) -> Trend:
 
 
 def _breaker(config: JudgeConfig, state: JudgeState, window: Window, usable: bool) -> Breaker:
-    breaker = state.breaker.restarted(window.canary.restarts, state.elapsed + window.seconds)
+    breaker = state.breaker.restarted(max(0, window.canary.restarts - window.stable.restarts), state.elapsed + window.seconds)
     if usable or not (window.stable.restarts or window.canary.restarts):
         a, b = own_errors(window)
         own = len(window.pairs) + len(window.quality)

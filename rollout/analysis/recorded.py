@@ -32,17 +32,15 @@ def window_from_json(data: Mapping[str, Any]) -> Window:
     for key, kind in (("pairs", ProbePair), ("quality", QualityPair)):
         values[key] = _told(key, lambda k=key, of=kind: tuple(of(**row) for row in values.get(k) or ()))
     if values.get("share_counts") is not None:
-        values["share_counts"] = _told("share_counts", lambda: tuple(int(n) for n in values["share_counts"]))
-    for key in ("id", "rung"):
-        values[key] = _told(key, lambda k=key: int(values[k]))
-    return Window(**{**values, "seconds": _told("seconds", lambda: float(values["seconds"]))})
+        values["share_counts"] = _told("share_counts", lambda: tuple(values["share_counts"]))
+    return Window(**values)
 
 
 def _arm(data: Mapping[str, Any]) -> ArmWindow:
     values: dict[str, Any] = {key: value for key, value in data.items() if key in _ARM}
     for metric in LATENCIES:
         found = values.get(metric)
-        values[metric] = Histogram(tuple(map(float, found["edges"])), tuple(map(int, found["counts"]))) if found else None
+        values[metric] = Histogram(tuple(map(float, found["edges"])), tuple(found["counts"])) if found else None
     if values.get("status", "OK") not in get_args(Status):
         raise ValueError(f"status {values['status']!r} is none of {', '.join(get_args(Status))}")
     return ArmWindow(**values)
@@ -51,6 +49,6 @@ def _arm(data: Mapping[str, Any]) -> ArmWindow:
 def _told(key: str, read: Any) -> Any:
     try:
         return read()
-    except (TypeError, ValueError, KeyError, AttributeError) as error:
+    except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
         said = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise ValueError(f"`{key}`: {said}") from None

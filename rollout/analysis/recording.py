@@ -18,6 +18,8 @@ Json = Any
 HEADER = "rollout_windows"
 _NEEDED = ("mode", "rungs", "tolerated_latency", "unacceptable_latency", "unacceptable_errors", "v", "phi", "guaranteed")
 _NUMBERS = ("seconds", "load_ratio", "expected_share", "memory_available")
+MOST_REQUESTS = 1_000_000
+"""of one side in one window"""
 _AGAIN = "write the recording again with `rollout windows ID --out FILE`"
 
 
@@ -118,7 +120,7 @@ def _header(number: int, row: dict[str, Json]) -> tuple[JudgeConfig, dict[str, J
             raise Unreadable(number, f"config.{key}", "the judge's config lacks it")
     try:
         known = JudgeConfig.from_json(config)
-    except (TypeError, ValueError, KeyError, AttributeError) as error:
+    except (TypeError, ValueError, KeyError, AttributeError, IndexError, OverflowError) as error:
         raise Unreadable(number, "config", f"the judge's config cannot be used: {error}") from None
     return known, {key: value for key, value in row.items() if key not in (HEADER, "config")}
 
@@ -126,14 +128,16 @@ def _header(number: int, row: dict[str, Json]) -> tuple[JudgeConfig, dict[str, J
 def _look(number: int, row: dict[str, Json], before: Look | None) -> Look:
     for key in _NUMBERS:
         _checked(number, key, row.get(key), lambda v: v is None or _number(v), "a number")
+    _checked(number, "pairs", row.get("pairs"), lambda v: v is None or isinstance(v, list), "a list")
     for n, pair in enumerate(row.get("pairs") or ()):
         for key in ("stable_ttft", "canary_ttft"):
             seen = pair.get(key) if isinstance(pair, dict) else None
             _checked(number, f"pairs[{n}].{key}", seen, lambda v: v is None or _number(v), "a number")
-    _checked(number, "share_counts", row.get("share_counts"), lambda v: v is None or len(v) == 2, "two counts")
+    _checked(number, "share_counts", row.get("share_counts"), lambda v: v is None or (isinstance(v, list) and len(v) == 2), "two counts")
     try:
         window = window_from_json(row)
-    except ValueError as error:
+        _sized(window)
+    except (TypeError, ValueError, OverflowError) as error:
         key = str(error).partition("`")[2].partition("`")[0]
         raise Unreadable(number, key, str(error)) from None
     if before is not None and window.id <= before.window.id:
@@ -142,8 +146,17 @@ def _look(number: int, row: dict[str, Json], before: Look | None) -> Look:
     if before is not None and window.rung < before.window.rung:
         raise Unreadable(number, "rung", f"rung {window.rung} comes after rung {before.window.rung}: within an attempt rungs only rise")
     said = row.get("verdict")
-    _checked(number, "verdict", said, lambda v: v is None or {"kind", "sentence"} <= set(v), "an object with kind and sentence")
+    whole = {"kind", "sentence"}
+    _checked(number, "verdict", said, lambda v: v is None or (isinstance(v, dict) and whole <= set(v)), "an object with kind and sentence")
     return Look(window, row.get("at"), (str(said["kind"]), str(said["sentence"])) if said else None)
+
+
+def _sized(window: Window) -> None:
+    """Counts up to what a window can hold: the evidence of more would take longer than anybody waits."""
+    for name, arm in (("stable", window.stable), ("canary", window.canary)):
+        totals = [h.total for h in (arm.ttft, arm.e2e, arm.tpot) if h is not None]
+        if max(arm.requests, *totals, 0) > MOST_REQUESTS:
+            raise ValueError(f"`{name}`: more than {MOST_REQUESTS:,} requests in one window")
 
 
 def _checked(number: int, key: str, value: Json, right: Callable[[Json], bool], wanted: str) -> None:

@@ -4,6 +4,7 @@ Holds the frozen value types and nothing else; it must not read a clock, a file 
 Latencies are seconds, counts are requests.
 """
 
+import math
 from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -28,8 +29,8 @@ class Histogram:
             raise ValueError(f"{len(self.edges)} edges need {len(self.edges) + 1} counts, got {len(self.counts)}")
         if any(b <= a for a, b in zip(self.edges, self.edges[1:], strict=False)):
             raise ValueError(f"edges must increase: {self.edges}")
-        if any(c < 0 for c in self.counts):
-            raise ValueError(f"counts must not be negative: {self.counts}")
+        if any(not _whole(c) for c in self.counts):
+            raise ValueError(f"counts are whole numbers, at least 0: {self.counts}")
 
     @property
     def total(self) -> int:
@@ -55,6 +56,14 @@ class Histogram:
         edges = common_edges(self, other)
         a, b = self.rebin(edges), other.rebin(edges)
         return Histogram(edges, tuple(x + y for x, y in zip(a.counts, b.counts, strict=True)))
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 53
+
+
+def _amount(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
 
 
 def common_edges(*histograms: Histogram) -> tuple[float, ...]:
@@ -97,8 +106,13 @@ class ArmWindow:
         return found
 
     def __post_init__(self) -> None:
-        if not 0 <= self.errors <= self.requests:
+        for name in ("requests", "errors", "restarts"):
+            if not _whole(getattr(self, name)):
+                raise ValueError(f"{name} are a whole number, at least 0, got {getattr(self, name)!r}")
+        if self.errors > self.requests:
             raise ValueError(f"{self.errors} errors among {self.requests} requests")
+        if self.memory_used is not None and not _whole(self.memory_used):
+            raise ValueError(f"memory_used is bytes, got {self.memory_used!r}")
 
 
 @dataclass(frozen=True)
@@ -109,6 +123,12 @@ class ProbePair:
     canary_ttft: float | None
     stable_ok: bool
     canary_ok: bool
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.stable_ok, bool) and isinstance(self.canary_ok, bool)):
+            raise ValueError("stable_ok and canary_ok are true or false")
+        if any(t is not None and not _amount(t) for t in (self.stable_ttft, self.canary_ttft)):
+            raise ValueError(f"times are seconds, at least 0, got {self.stable_ttft!r} and {self.canary_ttft!r}")
 
 
 @dataclass(frozen=True)
@@ -148,3 +168,22 @@ class Window:
     weight_changed: bool = False
     memory_available: int | None = None
     quality: tuple[QualityPair, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("id", "rung"):
+            if not _whole(getattr(self, name)):
+                raise ValueError(f"{name} is a whole number, at least 0, got {getattr(self, name)!r}")
+        for name in ("seconds", "load_ratio"):
+            value = getattr(self, name)
+            if not (_amount(value) or (value is None and name == "load_ratio")):
+                raise ValueError(f"{name} is a number, at least 0, got {value!r}")
+        if self.expected_share is not None and not (_amount(self.expected_share) and self.expected_share <= 1):
+            raise ValueError(f"expected_share lies between 0 and 1, got {self.expected_share!r}")
+        if self.share_counts is not None:
+            canary, total = self.share_counts
+            if not (_whole(canary) and _whole(total) and canary <= total):
+                raise ValueError(f"share_counts are the canary's and all requests, got {self.share_counts!r}")
+        if not isinstance(self.weight_changed, bool):
+            raise ValueError("weight_changed is true or false")
+        if self.memory_available is not None and not _whole(self.memory_available):
+            raise ValueError(f"memory_available is bytes, got {self.memory_available!r}")

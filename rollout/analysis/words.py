@@ -8,7 +8,8 @@ from rollout.analysis.design import BALANCED, Design
 from rollout.analysis.state import Crossing, JudgeState
 
 ASSUMPTIONS = (
-    "A1: within a window requests of an arm are slow or fail independently, apart from the replica noise (v, phi) named with the verdict",
+    "A1: within a window requests of an arm are slow or fail independently, apart from the replica noise (v, phi) named with the verdict; "
+    "paired probes have no such noise model, so with one replica a side no bound is claimed where they carry weight",
     "A2: requests are routed by chance, not by prompt, session or cache; the share test watches it",
     "A3: both arms are warm, on equal hardware and equally loaded; the load ratio decides what latency may conclude",
     "A4: edges, weights, margins, reference and noise were fixed before the rollout",
@@ -51,7 +52,7 @@ def failed(design: Design, state: JudgeState, crossing: Crossing, effect: list[d
         canary, stable = tally.errors_canary + tally.pair_errors_canary, tally.errors_stable + tally.pair_errors_stable
         parts.append(f"{canary} of {tally.live_canary + own} canary and {stable} of {tally.live_stable + own} stable failed")
     told = [f"{text}: {parts[0]}", *parts[1:]] if parts else [text]
-    return "; ".join([*told, _evidence(state)]) + _bound(design)
+    return "; ".join([*told, _evidence(state)]) + _bound(design, state)
 
 
 def _slower(design: Design, state: JudgeState, culprits: Sequence[str], effect: list[dict[str, Any]]) -> list[str]:
@@ -85,7 +86,7 @@ def passed(design: Design, state: JudgeState, effect: list[dict[str, Any]]) -> s
     unknown = f"errors rarer than {percent(config.unacceptable('errors'))} or " + ("tails rarer than 2 %" if tails else "about tails")
     known = [row for row in effect if row["part"] == "body" and None not in row["slowdown"]] if design.live_latency else []
     seen = f": {slowdown(known[0])}" if known else ""
-    return f"PASS: {_evidence(state)}{seen}; nothing is known about {unknown}{_bound(design)}"
+    return f"PASS: {_evidence(state)}{seen}; nothing is known about {unknown}{_bound(design, state)}"
 
 
 def going_on(design: Design, state: JudgeState, claims: dict[str, float], against: float, more: dict[str, float | None]) -> str:
@@ -207,5 +208,6 @@ def _pp(slowdown: float) -> str:
     return f"{100 * slowdown:+.0f} %"
 
 
-def _bound(design: Design) -> str:
-    return "" if design.config.guaranteed else f" ({design.config.bound})"
+def _bound(design: Design, state: JudgeState) -> str:
+    probed = state.tally.pairs > 0
+    return "" if design.config.claimed(probed) else f" ({design.config.bound(probed)})"

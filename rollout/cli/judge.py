@@ -88,10 +88,15 @@ def judge(
         output.result("\n".join(settable()))
         return int(ExitCode.DONE)
     attempts = _attempts(rollout_id, windows, store)
+    if fit and (change or svg or each or len(attempts) > 1):
+        why = "--set, --svg and --each ask for verdicts" if len(attempts) == 1 else f"the recording holds {len(attempts)} attempts"
+        raise UsageError("--fit takes the windows of one attempt and nothing else", why=why, hint="leave the rest out.")
     if fit:
         return _fitted(attempts, json=json)
     told = [(attempt, *_judged(attempt, change or [])) for attempt in attempts]
     if svg is not None:
+        if windows is not None and svg.exists() and windows.exists() and svg.samefile(windows):
+            raise UsageError(f"{svg} is the recording itself", why="the picture would take its place", hint="Give another path.")
         from rollout.report.judge_picture import picture
 
         output.to_file(svg, picture(*told[-1]))
@@ -226,6 +231,12 @@ def _fitted(attempts: tuple[Attempt, ...], *, json: bool) -> int:
         found = fit_history(references, [look.window for look in attempt.looks])
     except ValueError as error:
         raise PlanError("the noise cannot be fitted", why=str(error), hint="record a longer rollout of a canary like stable") from None
+    if not found.noises and found.memory_noise is None:
+        raise PlanError(
+            "the noise cannot be fitted",
+            why="no latency and no memory was seen often enough on both sides",
+            hint="record a longer rollout of a canary like stable, under traffic",
+        )
     if json:
         noises = {n.metric: {"v": n.v, "phi": n.phi} for n in found.noises}
         memory = dict(zip(("sd", "phi"), found.memory_noise, strict=True)) if found.memory_noise else None

@@ -55,12 +55,27 @@ def problems(rows: Sequence[Mapping[str, Json]]) -> Iterator[Problem]:
         for problem in _window(row):
             bad = True
             yield Problem((number, *problem.path), problem.expected, problem.found, problem.hint)
+    if not bad:
+        for problem in _repeats(rows):
+            bad = True
+            yield problem
     good = 0 if bad else sum(map(_usable, rows[1:]))
     if not bad and good < LEAST:
         hint = (
             "those with a restart, a weight change or unequal load do not count; record it for longer, on a rung where both carry the same"
         )
         yield Problem((0,), f"at least {LEAST} windows that can be compared", f"{good} of {len(rows) - 1}", hint)
+
+
+def _repeats(rows: Sequence[Mapping[str, Json]]) -> Iterator[Problem]:
+    """Windows that were copied or put in another order: noise is fitted on what followed what, each window once."""
+    for number, (before, row) in enumerate(pairwise(rows[1:]), 2):
+        if row["id"] <= before["id"]:
+            yield Problem((number, "id"), f"more than {before['id']}: ids rise", f"`{row['id']}`", "each window once, in its own order")
+            return
+    seen = [{key: row[key] for key in ARMS} for row in rows[1:] if _usable(row)]
+    if len(seen) >= LEAST and all(one == seen[0] for one in seen) and seen[0]["stable"]["requests"]:
+        yield Problem((1,), "windows that differ", "the same counts in every window", "record it from a real rollout, under traffic")
 
 
 def misfit(rows: Sequence[Mapping[str, Json]], seconds: float) -> Problem | None:

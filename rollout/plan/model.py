@@ -119,7 +119,8 @@ class Probes(Part):
         default=None,
         ge=10,
         le=2000,
-        description="pairs sent per target at most; by mode when absent: thin and sparse 120, rich none. In rich mode all of them are sent "
+        description="pairs that count, per target at most (a batch that our own machine delayed is sent again); by mode when absent: thin "
+        "and sparse 120, rich none. In rich mode all of them are sent "
         "before 100 %: they see answers that break off, which no engine counts",
     )
     batch: Whole = Field(default=10, ge=1, le=100, description="pairs sent in one go")

@@ -35,6 +35,7 @@ def read_prompts(data: bytes, source: Source) -> list[dict[str, Json]]:
     text = _text(data, source)
     found: list[dict[str, Json]] = []
     first: dict[str, int] = {}
+    same: dict[str, int] = {}
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip() or len(source.findings) >= MAX_TOLD:
             continue
@@ -47,6 +48,10 @@ def read_prompts(data: bytes, source: Source) -> list[dict[str, Json]]:
         if row["id"] in first:
             source.add((number, 1), ("id",), "each id once", f"{quoted(row['id'])} again", f"first on line {first[row['id']]}")
         first.setdefault(row["id"], number)
+        asked = json.dumps([row.get("prompt"), row.get("messages")], sort_keys=True)
+        if asked in same:
+            source.add((number, 1), (), "each prompt once", "the same prompt again", f"it tells nothing new; first on line {same[asked]}")
+        same.setdefault(asked, number)
         found.append(row)
     if not found and not source.findings:
         source.add((1, 1), (), "at least one prompt", "an empty file", 'a line is {"id": "q1", "prompt": "…", "expected": "…"}')

@@ -280,7 +280,7 @@ def _evidence(plan: Plan, declared: Declared, judge: JudgeConfig) -> Evidence:
         unacceptable_errors=judge.unacceptable_errors,
         v=judge.v,
         phi=judge.phi,
-        note=judge.bound,
+        note=judge.bound(judge.mode != "rich"),
         replay=_replay(plan, judge),
     )
 

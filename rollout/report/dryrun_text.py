@@ -112,11 +112,20 @@ def _forecast(found: Forecast) -> Iterator[RenderableType]:
     if found.hours is None:
         yield Text(f"  a verdict on a canary like stable is not to be expected: {claimed(found.dominates or '')} stays open", style=CARE)
     else:
-        late = "" if found.late_hours is None else f", in 4 of 5 rollouts {hours(found.late_hours)}"
+        late = (
+            ", but fewer than 4 of 5 do within a month" if found.late_hours is None else f", in 4 of 5 rollouts {hours(found.late_hours)}"
+        )
         waits = f"; waits longest for {claimed(found.dominates)}" if found.dominates else ""
         yield Text(f"  a canary like stable passes after about {hours(found.hours)}{late}{waits}")
-    if found.hours is None or found.hours > found.deadline_hours:
-        yield Text(f"  that is later than the deadline of {hours(found.deadline_hours)}: it would hold (inconclusive)", style=CARE)
+    deadline = hours(found.deadline_hours)
+    if found.hours is None:
+        yield Text(
+            f"  it would hold at the deadline of {deadline} (inconclusive); in `evidence.mode: thin` paired probes decide", style=CARE
+        )
+    elif found.hours > found.deadline_hours:
+        yield Text(f"  that is later than the deadline of {deadline}: it would hold (inconclusive)", style=CARE)
+    elif found.late_hours is None or found.late_hours > found.deadline_hours:
+        yield Text(f"  more than 1 in 5 would meet the deadline of {deadline} first, and hold (inconclusive)", style=CARE)
     yield from (Text(f"  {line}", style=CARE) for line in found.undetectable)
     if found.why:
         yield Text("")

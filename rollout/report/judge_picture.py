@@ -44,7 +44,7 @@ def picture(attempt: Attempt, config: JudgeConfig, said: Sequence[Judged]) -> st
 
 def _head(attempt: Attempt, said: Sequence[Judged]) -> list[str]:
     about = attempt.about
-    title = f"{about.get('canary') or 'canary'} against {about.get('stable') or 'stable'}"
+    title = textwrap.shorten(f"{about.get('canary') or 'canary'} against {about.get('stable') or 'stable'}", 80, placeholder=" …")
     if not said:
         return [_text(LEFT, 24, title, "head"), _text(LEFT, 46, "nothing was judged", "small")]
     last = said[-1].verdict
@@ -60,7 +60,7 @@ def _head(attempt: Attempt, said: Sequence[Judged]) -> list[str]:
 
 
 def _evidence(config: JudgeConfig, said: Sequence[Judged]) -> list[str]:
-    most = max((s.requests for s in said), default=1) or 1
+    most = max((s.requests for s in said), default=0)
     by_requests = most > len(said)
     parts = [f'<line class="axis" x1="{LEFT}" y1="{_y(0)}" x2="{WIDE - RIGHT}" y2="{_y(0)}"/>']
     for value in range(int(_LOW), int(_MOST) + 1):
@@ -156,4 +156,5 @@ def _y(log10: float) -> float:
 
 
 def _text(x: float, y: float, words: str, kind: str, anchor: str = "start") -> str:
-    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
+    plain = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in words)  # XML has no control characters
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(plain)}</text>'

@@ -137,7 +137,7 @@ def _verdict_rows(view: StatusView) -> Iterator[tuple[str, Text]]:
     if verdict.quality:
         yield "quality", Text(_quality(verdict.quality))
     known = [f"evidence {verdict.mode}"] if verdict.mode else []
-    known += [f"{verdict.requests} live requests on this rung, {verdict.pairs} paired probes"] if verdict.alpha is not None else []
+    known += [f"{verdict.requests} requests seen on this rung, {verdict.pairs} paired probes"] if verdict.alpha is not None else []
     known += [f"α {verdict.alpha:g}, β {verdict.beta:g}"] if verdict.alpha is not None and verdict.beta is not None else []
     if verdict.v is not None and verdict.phi is not None:
         claim = "fitted" if verdict.guaranteed else "not guaranteed: one replica"

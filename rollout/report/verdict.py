@@ -31,7 +31,7 @@ class VerdictView(BaseModel):
     """`word`: pass, fail, continue (undecided), inconclusive, error, or none yet.
 
     `requests`: live canary requests on this rung; `pairs`: paired probes so far; `quality`: None where no prompts are replayed.
-    `v`, `phi`: assumed noise of a single replica (variance, correlation a window); `guaranteed`: they were fitted, so α and β are claimed.
+    `v`, `phi`: assumed noise of a single replica (variance, correlation a window); `guaranteed`: α and β are claimed.
     `effect`: an interval for each latency edge that is followed, in words; `assumptions`: what the bound rests on.
     """
 
@@ -68,7 +68,7 @@ def verdict_of(state: RolloutState) -> VerdictView | None:
         beta=config.get("beta"),
         v=config.get("v"),
         phi=config.get("phi"),
-        guaranteed=bool(config.get("guaranteed")),
+        guaranteed=bool(details.get("guaranteed", config.get("guaranteed"))),
         requests=int(seen.get("requests") or 0),
         pairs=int(seen.get("pairs") or 0),
         quality=_quality(seen.get("replay")),

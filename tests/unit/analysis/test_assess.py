@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rollout.analysis import ArmWindow, JudgeConfig, config_for, new_state, share_alarm, verdict
+from rollout.analysis import ArmWindow, Histogram, JudgeConfig, Window, absorb, config_for, new_state, share_alarm, verdict
 from tests.unit.analysis.cases import QUIET, REFERENCE, after, config, probes, windows
 
 
@@ -33,6 +33,32 @@ def test_the_breaker_names_itself() -> None:
     found = verdict(asked, after(asked, windows(1, errors=0.9)))
     assert found.sentence.startswith("FAIL: circuit breaker: ")
     assert found.details["breaker"]["alpha"] < 1e-3
+
+
+def test_a_bucket_that_both_sides_left_empty_beside_a_full_one_is_no_error() -> None:
+    """One row of a batch has nothing in it while another has thousands: 0/0 is 0 here."""
+    edges = (0.1, 0.2, 0.3, 0.5, 1.0)
+    asked = config_for("rich", rungs=1, reference_ttft=Histogram(edges, (300, 300, 200, 150, 40, 10)), noise=(0.0, 0.0))
+    side = ArmWindow(1000, 0, Histogram(edges, (0, 0, 0, 700, 250, 50)))
+    assert verdict(asked, absorb(asked, new_state(asked), Window(0, 0, 30.0, side, side, load_ratio=1.0))).kind == "continue"
+
+
+def test_no_bound_is_claimed_where_moods_of_a_replica_meet_paired_probes() -> None:
+    fitted = config("thin", noise=(0.2, 0.8))
+    assert fitted.claimed(probed=False)
+    assert not fitted.claimed(probed=True)
+    assert "not guaranteed" in verdict(fitted, after(fitted, probes(20, slow=3.0))).sentence
+    assert fitted.tolerated("probes") == 0.10
+    quiet = config("thin", noise=(0.0, 0.0))
+    assert "not guaranteed" not in verdict(quiet, after(quiet, probes(60, slow=3.0))).sentence
+
+
+def test_restarts_of_both_sides_have_a_common_cause() -> None:
+    asked = config()
+    both = [replace(w, canary=replace(w.canary, restarts=1), stable=replace(w.stable, restarts=1)) for w in windows(4)]
+    assert verdict(asked, after(asked, iter(both))).kind == "continue"
+    alone = [replace(w, canary=replace(w.canary, restarts=1)) for w in windows(4)]
+    assert "circuit breaker" in verdict(asked, after(asked, iter(alone))).sentence
 
 
 def test_a_slow_tail_is_named_as_one_and_not_as_a_slow_down_of_all() -> None:
@@ -180,9 +206,9 @@ def test_a_true_share_does_not_alarm() -> None:
 
 
 def test_the_bound_is_claimed_only_where_it_holds() -> None:
-    assert config_for("rich", rungs=1, noise=(0.02, 0.8)).bound == "wrong rollback <= 0.01, wrong promotion <= 0.05"
+    assert config_for("rich", rungs=1, noise=(0.02, 0.8)).bound(False) == "wrong rollback <= 0.01, wrong promotion <= 0.05"
     alone = config_for("rich", rungs=1, reference_ttft=REFERENCE)
-    assert (alone.bound, alone.v, alone.phi, alone.tolerated_latency) == ("not guaranteed: one replica", 0.2, 0.8, 0.1)
+    assert (alone.bound(False), alone.v, alone.phi, alone.tolerated_latency) == ("not guaranteed: one replica", 0.2, 0.8, 0.1)
 
 
 @pytest.mark.parametrize("noise", [(0.0, 0.0), (0.2, 0.8)])

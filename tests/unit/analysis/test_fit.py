@@ -69,3 +69,10 @@ def test_a_jump_between_two_readings_is_no_slope() -> None:
     state = after(asked, iter(seen))
     assert state.trend.seen == 2
     assert state.crossing is None
+
+
+def test_a_history_that_tells_nothing_is_no_noise_at_all() -> None:
+    """All requests in one bucket: every noise explains that equally well, and the largest of the grid would only look careful."""
+    one = Histogram(REFERENCE.edges, (50, *[0] * len(REFERENCE.edges)))
+    with pytest.raises(ValueError, match="do not tell one noise from another"):
+        fit_noise(REFERENCE, [(one, one)] * 60)

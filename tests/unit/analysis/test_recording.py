@@ -76,7 +76,7 @@ def with_(**more: Any) -> Callable[[dict[str, Any]], object]:
         (1, lambda row: row["config"].update(alpha="much"), "config", "cannot be used"),
         (3, without("canary"), "canary", "missing"),
         (3, with_(stable=7), "stable", ""),
-        (3, lambda row: row["stable"].update(errors=-1), "stable", "-1 errors"),
+        (3, lambda row: row["stable"].update(errors=-1), "stable", "errors are a whole number"),
         (3, lambda row: row["stable"].update(requests="30"), "stable", ""),
         (3, lambda row: row["canary"]["ttft"].update(counts=[1]), "canary", "counts"),
         (3, with_(load_ratio="one"), "load_ratio", "a text, not a number"),
@@ -84,7 +84,29 @@ def with_(**more: Any) -> Callable[[dict[str, Any]], object]:
         (3, with_(pairs=[{"stable_ttft": "x"}]), "pairs[0].stable_ttft", "not a number"),
         (3, with_(pairs=[{"stable_ttft": 0.1}]), "pairs", ""),
         (3, with_(id=0), "id", "window 0 comes after window 0"),
-        (3, with_(rung=-1), "rung", "only rise"),
+        (3, with_(rung=-1), "", "rung is a whole number"),
+        (3, with_(id=float("inf")), "", "no number of JSON"),
+        (3, with_(id=2.5), "", "id is a whole number"),
+        (3, with_(seconds=-30), "", "seconds is a number, at least 0"),
+        (3, with_(load_ratio=-1), "", "load_ratio is a number, at least 0"),
+        (3, with_(expected_share=1e29), "", "expected_share lies between 0 and 1"),
+        (3, with_(share_counts=[50, 3]), "", "share_counts are the canary's and all requests"),
+        (3, with_(share_counts="39"), "share_counts", "not two counts"),
+        (3, with_(weight_changed="x"), "", "weight_changed is true or false"),
+        (3, with_(pairs=5), "pairs", "not a list"),
+        (3, with_(pairs=[{"stable_ttft": -1, "canary_ttft": 1, "stable_ok": True, "canary_ok": True}]), "pairs", "at least 0"),
+        (3, with_(pairs=[{"stable_ttft": 1, "canary_ttft": 1, "stable_ok": True, "canary_ok": "no"}]), "pairs", "true or false"),
+        (3, lambda row: row["stable"].update(requests=10**8), "stable", "requests in one window"),
+        (3, lambda row: row["stable"].update(requests=1 << 60), "stable", "whole number"),
+        (3, lambda row: row["canary"].update(restarts=3.7), "canary", "restarts are a whole number"),
+        (3, lambda row: row["canary"].update(restarts="x"), "canary", "restarts are a whole number"),
+        (3, lambda row: row["canary"]["ttft"].update(counts=[1.5] * len(row["canary"]["ttft"]["counts"])), "canary", "whole numbers"),
+        (1, lambda row: row["config"].update(memory_noise=[1]), "config", "cannot be used"),
+        (1, lambda row: row["config"].update(planned_requests=None), "config", "planned_requests is a number"),
+        (1, lambda row: row["config"].update(live=[]), "config", "live is true or false"),
+        (1, lambda row: row["config"].update(quality=0), "config", "are not both known"),
+        (1, lambda row: row["config"].update(v=50.0), "config", "noise needs 0 <= v <= 5"),
+        (3, with_(verdict=["kind", "sentence"]), "verdict", "not an object"),
         (3, with_(verdict="PASS"), "verdict", "not an object"),
     ],
 )
@@ -152,7 +174,7 @@ def test_a_value_that_cannot_be_is_named(values: dict[str, str], said: str) -> N
 
 
 def test_every_key_that_is_offered_can_be_set() -> None:
-    sample = {"mode": "thin", "quality": "graded", "live": "true", "guaranteed": "false", "rungs": "2", "tail_odds": "3"}
+    sample = {"mode": "thin", "quality": "graded", "live": "true", "rungs": "2", "tail_odds": "3"}
     for key in settable():
         number = "2" if key.startswith(("errors.tolerated", "tolerated_error")) else "0.19" if "unacceptable" in key else "0.01"
         value = sample.get(key, "5" if key in ("planned_requests", "memory_floor") else number)

@@ -27,10 +27,10 @@ def arm(**fields: Any) -> Row:
 
 
 def window(**fields: Any) -> Row:
-    return {"id": 1, "rung": 0, "seconds": 30.0, "stable": arm(), "canary": arm(), "load_ratio": 1.0, **fields}
+    return {"id": 1000, "rung": 0, "seconds": 30.0, "stable": arm(), "canary": arm(), "load_ratio": 1.0, **fields}
 
 
-MANY = [window(id=number) for number in range(1, LEAST + 1)]
+MANY = [window(id=number, stable=arm(requests=4 + number)) for number in range(1, LEAST + 1)]
 
 
 @pytest.mark.parametrize(
@@ -66,6 +66,9 @@ def test_margins_of_single_metrics_are_read() -> None:
         ([window()], (0, "rollout_windows")),
         ([{"rollout_windows": 2}, window()], (0, "rollout_windows")),
         ([HEADER], (0,)),
+        ([HEADER, *MANY[:-1], MANY[-2]], (LEAST, "id")),
+        ([HEADER, *reversed(MANY)], (2, "id")),
+        ([HEADER, *({**MANY[0], "id": n} for n in range(LEAST))], (1,)),
         ([HEADER, *MANY[1:]], (0,)),
         ([HEADER, *MANY[1:], window(load_ratio=0.1)], (0,)),
         ([HEADER, *MANY[1:], window(weight_changed=True)], (0,)),
@@ -88,7 +91,7 @@ def test_what_is_wrong_with_a_history_is_named_by_line_and_key(rows: list[Row], 
 def test_whatever_passes_can_be_read_as_windows() -> None:
     rows = [HEADER, *MANY, window(stable=arm(requests=0, errors=0, ttft=None, status="NO_TRAFFIC", memory_used=None))]
     assert list(problems(rows)) == []
-    assert [window_from_json(row).id for row in rows[1:]] == [*range(1, LEAST + 1), 1]
+    assert [window_from_json(row).id for row in rows[1:]] == [*range(1, LEAST + 1), 1000]
 
 
 def test_a_plan_keeps_of_a_history_what_is_fitted_on_and_is_stored_and_read_again() -> None:

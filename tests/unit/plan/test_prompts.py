@@ -33,7 +33,9 @@ def only(data: bytes) -> str:
 def test_prompts_messages_and_ids_are_read() -> None:
     talk = {"messages": [{"role": "system", "content": "Be short."}, {"role": "user", "content": "Hi"}], "expected": "Hello"}
     source = Source("set.jsonl")
-    rows = read_prompts(b"\xef\xbb\xbf" + lines(GOOD, "", {**talk}, {**GOOD, "id": 7}).replace(b"\n", b"\r\n"), source)
+    rows = read_prompts(
+        b"\xef\xbb\xbf" + lines(GOOD, "", {**talk}, {**GOOD, "id": 7, "prompt": "How many now?"}).replace(b"\n", b"\r\n"), source
+    )
     assert source.findings == []
     read = [Prompt.model_validate(row) for row in rows]
     assert [p.id for p in read] == ["q1", "3", "7"]
@@ -47,7 +49,8 @@ def test_prompts_messages_and_ids_are_read() -> None:
         ("{", "set.jsonl:2:1: expected one JSON object on one line"),
         ("[1]", "expected a JSON object, found another value"),
         ('{"id": "a", "id": "b", "prompt": "x", "expected": "y"}', "expected each key once"),
-        ({**GOOD, "id": "q1"}, "set.jsonl:2:1: id: expected each id once, found `q1` again (first on line 1)"),
+        ({**GOOD, "prompt": "And now?"}, "set.jsonl:2:1: id: expected each id once, found `q1` again (first on line 1)"),
+        ({**GOOD, "id": "b"}, "set.jsonl:2:1: expected each prompt once, found the same prompt again"),
         ({**GOOD, "id": "a b"}, "id: expected a short name or a whole number"),
         ({**GOOD, "id": True}, "id: expected a short name or a whole number"),
         ({"id": "b", "expected": "y"}, "expected exactly one of `prompt` or `messages`, found neither"),
@@ -77,7 +80,7 @@ def test_a_finding_repeats_no_prompt_and_no_answer() -> None:
 
 def test_an_empty_set_and_one_that_is_too_long_are_refused() -> None:
     assert "at least one prompt, found an empty file" in only(b"\n")
-    many = lines(*({**GOOD, "id": n} for n in range(MAX_PROMPTS + 1)))
+    many = lines(*({**GOOD, "id": n, "prompt": f"And {n}?"} for n in range(MAX_PROMPTS + 1)))
     assert f"set.jsonl:{MAX_PROMPTS + 1}:1: expected at most {MAX_PROMPTS} prompts" in only(many)
     assert len(findings(b"{\n" * 500)) == MAX_TOLD
     assert "set.jsonl:2:1: expected UTF-8 text, found the byte 0xFF" in only(b"\n\xff")

@@ -71,7 +71,7 @@ def test_asked_set_and_seen_stand_side_by_side() -> None:
 def test_the_verdict_says_mode_bounds_and_noise() -> None:
     text = " ".join(shown(state(), 200).split())
     assert "INCONCLUSIVE TTFT: 3 to 1" in text
-    assert "evidence thin; 12 live requests on this rung, 48 paired probes; α 0.01, β 0.05" in text
+    assert "evidence thin; 12 requests seen on this rung, 48 paired probes; α 0.01, β 0.05" in text
     assert "replica noise v 0.2, φ 0.8 (not guaranteed: one replica)" in text
 
 
