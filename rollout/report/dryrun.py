@@ -21,7 +21,7 @@ from rollout.domain.world import World
 from rollout.plan.model import Plan
 from rollout.report.calls import Call, Ladders, calls
 from rollout.report.waiting import Asked, Forecast, forecast
-from rollout.rung.evidence import BEFORE_FULL, DEADLINE, LIVE_REQUESTS
+from rollout.rung.evidence import BEFORE_FULL, DEADLINE, LIVE_REQUESTS, pairs_wanted
 
 Json = Any
 OURS = frozenset({"name", "enable_model_route"})
@@ -280,7 +280,7 @@ def _evidence(plan: Plan, declared: Declared, judge: JudgeConfig) -> Evidence:
         unacceptable_errors=judge.unacceptable_errors,
         v=judge.v,
         phi=judge.phi,
-        note=judge.bound(judge.mode != "rich"),
+        note=judge.bound(pairs_wanted(plan, declared.mode) > 0),
         replay=_replay(plan, judge),
     )
 

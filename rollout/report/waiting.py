@@ -15,7 +15,7 @@ from rollout.analysis.config import JudgeConfig, Margin
 from rollout.analysis.power import Power, Proof, Rung, Setting, Smallest, power, proofs
 from rollout.domain.world import EngineSample
 from rollout.plan.model import EvidenceMode, Plan
-from rollout.rung.evidence import BEFORE_FULL, BUSY, BUSY_WINDOWS, DEADLINE, LIVE_REQUESTS, PAIRS
+from rollout.rung.evidence import BEFORE_FULL, BUSY, BUSY_WINDOWS, DEADLINE, LIVE_REQUESTS, pairs_wanted
 
 WANTED_SLOWDOWN, WANTED_ERRORS, WANTED_QUALITY = 0.2, 0.05, 0.05
 """effects people ask for first; one that cannot be detected is said in words"""
@@ -153,7 +153,7 @@ def setting_of(asked: Asked) -> Setting:
         window=evidence.window,
         canary_replicas=asked.canary_replicas,
         stable_replicas=asked.stable_replicas,
-        pairs=PAIRS[mode] if evidence.probes.pairs is None else evidence.probes.pairs,
+        pairs=pairs_wanted(asked.plan, mode),
         batch=evidence.probes.batch,
         batch_every=BUSY_WINDOWS if busiest >= BUSY else 1,
         prompts=len(evidence.quality.prompts) if evidence.quality else 0,

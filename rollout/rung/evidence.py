@@ -32,6 +32,7 @@ from rollout.domain.context import Ctx, act
 from rollout.domain.decision import Decision, HoldOn, Record, TakeBack
 from rollout.domain.weights import Rung
 from rollout.plan import checks
+from rollout.plan.model import Plan
 from rollout.rung import fitted, replay, windows
 
 Json = Any
@@ -157,9 +158,14 @@ def _pairs(ctx: Ctx, rung: Rung, fact: Mapping[str, Json], seen: Mapping[str, Js
 
 
 def _wanted(ctx: Ctx) -> int:
-    """Paired probes for this target. With rich traffic there are none, unless the plan asks for them."""
-    said = ctx.the_plan.evidence.probes.pairs
-    return PAIRS[str(ctx.state.fact("mode"))] if said is None else said
+    """Paired probes for this target."""
+    return pairs_wanted(ctx.the_plan, str(ctx.state.fact("mode")))
+
+
+def pairs_wanted(plan: Plan, mode: str) -> int:
+    """Paired probes a target. With rich traffic there are none, unless the plan asks for them."""
+    said = plan.evidence.probes.pairs
+    return PAIRS[mode] if said is None else said
 
 
 def _asked_all(ctx: Ctx, seen: Mapping[str, Json]) -> bool:

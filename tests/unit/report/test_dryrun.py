@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from rollout.analysis.config import config_for
+from rollout.analysis.samples import Histogram
 from rollout.domain.receipts import Receipts, TargetReceipt, take
 from rollout.domain.weights import rungs
 from rollout.domain.world import TargetView
@@ -147,6 +148,19 @@ def shown(what: DryRun, width: int = 80) -> str:
     out = io.StringIO()
     Console(file=out, width=width, highlight=False, color_system=None).print(screen(what))
     return out.getvalue()
+
+
+@pytest.mark.parametrize(("pairs", "claimed"), [(None, True), (100, False)])
+def test_a_bound_is_claimed_in_advance_only_where_the_verdict_will_claim_it(pairs: int | None, claimed: bool) -> None:
+    """With moods of a replica and paired probes it will not, also where rich traffic has probes because the plan asks for them."""
+    judge = config_for("rich", rungs=2, reference_ttft=Histogram((0.1, 0.2), (40, 40, 20)), noise=(0.2, 0.8))
+    evidence = plan().evidence
+    asked = plan().model_copy(
+        update={"evidence": evidence.model_copy(update={"probes": evidence.probes.model_copy(update={"pairs": pairs})})}
+    )
+    seen = dry_run(asked, world(), (), dataclasses.replace(declared(receipts()), mode="rich"), judge).evidence
+    assert seen is not None
+    assert seen.note.startswith("wrong rollback <=") is claimed
 
 
 @pytest.mark.parametrize("width", [80, 120])
