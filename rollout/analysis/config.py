@@ -7,7 +7,7 @@ nothing here computes evidence.
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, get_args
 
-from rollout.analysis.samples import Histogram
+from rollout.analysis.samples import Histogram, is_number
 
 Mode = Literal["rich", "thin", "sparse"]
 Quality = Literal["binary", "graded"]
@@ -15,6 +15,7 @@ LATENCIES = ("ttft", "e2e", "tpot")
 METRICS = (*LATENCIES, "errors", "quality", "memory", "probes")
 GIB = 1 << 30
 
+_MOST = 1 << 53  # the first whole number that JSON does not keep
 _LOUDEST = 5.0  # variance of a replica's log odds beyond which nothing could be judged
 _AMOUNTS = (
     *("rungs", "tolerated_latency", "unacceptable_latency", "unacceptable_errors", "v", "phi", "alpha", "beta", "tail_odds"),
@@ -126,11 +127,11 @@ class JudgeConfig:
         """What a file or a person may have written instead of a number."""
         for name in _AMOUNTS:
             value = getattr(self, name)
-            if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1 << 53:
+            if not (is_number(value) and 0 <= value < _MOST):
                 raise ValueError(f"{name} is a number, at least 0, got {value!r}")
         for name in ("probe_slo", "memory_floor"):
             value = getattr(self, name)
-            if value is not None and (not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1 << 53):
+            if value is not None and not (is_number(value) and 0 <= value < _MOST):
                 raise ValueError(f"{name} is a number, at least 0, or nothing, got {value!r}")
         for name in ("guaranteed", "live"):
             if not isinstance(getattr(self, name), bool):

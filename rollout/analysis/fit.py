@@ -90,18 +90,13 @@ def fit_history(references: Mapping[str, Histogram | None], history: Sequence[Wi
     noises = []
     for metric, reference in references.items():
         pairs = [(a, b) for w in used if (a := w.canary.histogram(metric)) and (b := w.stable.histogram(metric)) and a.total and b.total]
-        if reference is not None and reference.total and len(pairs) >= LEAST_WINDOWS and _seen(reference):
+        if reference is not None and reference.total and len(pairs) >= LEAST_WINDOWS:
             try:
                 noises.append(MetricNoise(metric, *fit_noise(reference, pairs)))
             except ValueError:
-                continue  # nothing was learnt of this one; the largest noise of the others stands in for it, or the defaults
+                continue  # nothing was seen or learnt of this one; the largest noise of the others stands in for it, or the defaults
     memory = fit_memory([_difference(w) for w in used])
     return Fitted(tuple(noises), memory, len(used))
-
-
-def _seen(reference: Histogram) -> bool:
-    """Whether the reference has an edge that its requests lie on both sides of; where they all share a bucket nothing is seen or judged."""
-    return bool(LatencyTest("history", reference_of(reference), 0.0, 0.2, None, Noise()).headlines)
 
 
 def _comparable(window: Window) -> bool:

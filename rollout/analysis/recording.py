@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from rollout.analysis.config import JudgeConfig
+from rollout.analysis.config import LATENCIES, JudgeConfig
 from rollout.analysis.recorded import FORMAT, window_from_json, window_to_json
-from rollout.analysis.samples import Window
+from rollout.analysis.samples import Window, is_number
 
 Json = Any
 HEADER = "rollout_windows"
@@ -49,6 +49,11 @@ class Attempt:
     config: JudgeConfig
     looks: tuple[Look, ...]
     about: Mapping[str, Json] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """Who was compared with whom."""
+        return f"{self.about.get('canary') or 'canary'} against {self.about.get('stable') or 'stable'}"
 
 
 def written(attempts: Iterable[Attempt]) -> Iterator[str]:
@@ -127,12 +132,12 @@ def _header(number: int, row: dict[str, Json]) -> tuple[JudgeConfig, dict[str, J
 
 def _look(number: int, row: dict[str, Json], before: Look | None) -> Look:
     for key in _NUMBERS:
-        _checked(number, key, row.get(key), lambda v: v is None or _number(v), "a number")
+        _checked(number, key, row.get(key), lambda v: v is None or is_number(v), "a number")
     _checked(number, "pairs", row.get("pairs"), lambda v: v is None or isinstance(v, list), "a list")
     for n, pair in enumerate(row.get("pairs") or ()):
         for key in ("stable_ttft", "canary_ttft"):
             seen = pair.get(key) if isinstance(pair, dict) else None
-            _checked(number, f"pairs[{n}].{key}", seen, lambda v: v is None or _number(v), "a number")
+            _checked(number, f"pairs[{n}].{key}", seen, lambda v: v is None or is_number(v), "a number")
     _checked(number, "share_counts", row.get("share_counts"), lambda v: v is None or (isinstance(v, list) and len(v) == 2), "two counts")
     try:
         window = window_from_json(row)
@@ -154,7 +159,7 @@ def _look(number: int, row: dict[str, Json], before: Look | None) -> Look:
 def _sized(window: Window) -> None:
     """Counts up to what a window can hold: the evidence of more would take longer than anybody waits."""
     for name, arm in (("stable", window.stable), ("canary", window.canary)):
-        totals = [h.total for h in (arm.ttft, arm.e2e, arm.tpot) if h is not None]
+        totals = [h.total for metric in LATENCIES if (h := arm.histogram(metric)) is not None]
         if max(arm.requests, *totals, 0) > MOST_REQUESTS:
             raise ValueError(f"`{name}`: more than {MOST_REQUESTS:,} requests in one window")
 
@@ -166,10 +171,6 @@ def _checked(number: int, key: str, value: Json, right: Callable[[Json], bool], 
         good = False
     if not good:
         raise Unreadable(number, key, f"`{key}` holds {_kind(value)}, not {wanted}")
-
-
-def _number(value: Json) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _kind(value: Json) -> str:

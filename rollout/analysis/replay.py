@@ -1,6 +1,6 @@
 """Judging recorded windows again: the same `absorb` and `verdict` as live, window after window. Nothing here weighs anything itself."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rollout.analysis.assess import Verdict, verdict
@@ -40,6 +40,25 @@ class Judged:
     def worded_as_said(self) -> bool | None:
         """Whether it is that verdict to the letter, numbers included; None where that was not kept."""
         return None if self.look.said is None else self.look.said == (self.verdict.kind, self.verdict.sentence)
+
+
+@dataclass(frozen=True)
+class AsLive:
+    """How far an attempt judged again is as it was judged live: of the `told` verdicts that were kept, how many are the `same`, and how
+    many to the letter; `first_other`: the first look whose verdict is another one.
+    """
+
+    told: int
+    same: int
+    same_words: int
+    first_other: Look | None
+
+
+def as_live(again: Sequence[Judged]) -> AsLive:
+    """Counts over all windows; an attempt whose verdicts were not kept has none."""
+    told = [one for one in again if one.as_said is not None]
+    other = next((one.look for one in told if not one.as_said), None)
+    return AsLive(len(told), sum(bool(one.as_said) for one in told), sum(bool(one.worded_as_said) for one in told), other)
 
 
 def replay(config: JudgeConfig, looks: Iterable[Look]) -> Iterator[Judged]:

@@ -58,12 +58,17 @@ class Histogram:
         return Histogram(edges, tuple(x + y for x, y in zip(a.counts, b.counts, strict=True)))
 
 
+def is_number(value: object) -> bool:
+    """A number as JSON has them; true and false are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def _whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 53
+    return isinstance(value, int) and is_number(value) and 0 <= value < 1 << 53
 
 
 def _amount(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
+    return isinstance(value, int | float) and is_number(value) and 0 <= value < math.inf
 
 
 def common_edges(*histograms: Histogram) -> tuple[float, ...]:

@@ -1,7 +1,7 @@
 """The judge's sentences. Numbers come in, words go out; nothing is weighed here."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rollout.analysis.design import BALANCED, Design
@@ -64,10 +64,10 @@ def _slower(design: Design, state: JudgeState, culprits: Sequence[str], effect: 
         if culprits and test.metric not in culprits:
             continue
         sure = [row for row in effect if row["metric"] == test.metric and (row["odds"][0] or 0.0) > 1.0]
-        seen = [state.banks[f"fail/{test.metric}/edges/{start}"].log_mixture() for start in range(len(state.starts))]
         if sure:
             said.append(interval(max(sure, key=_clearly)))
-        elif culprits and test.edges and seen:
+        elif culprits and test.edges and state.starts:
+            seen = [state.banks[f"fail/{test.metric}/edges/{start}"].log_mixture() for start in range(len(state.starts))]
             strongest = max((float(log), edge) for logs in seen for log, edge in zip(logs, test.edges, strict=True))
             said.append(f"{_NAMES[test.metric]} differs most in the requests over {strongest[1]:g} s")
     return said
@@ -185,27 +185,25 @@ def _claim(claim: str) -> str:
 def slowdown(row: dict[str, Any]) -> str:
     """The interval in time alone: "TTFT +12 % to +31 %"."""
     low, high = row["slowdown"]
-    name = _NAMES[row["metric"]]
-    if low is None and high is None:
-        return f"{name}: nothing is known yet"
-    if low is None:
-        return f"{name} at most {_pp(high)}"
-    return f"{name} at least {_pp(low)}" if high is None else f"{name} {_pp(low)} to {_pp(high)}"
+    name, between = _NAMES[row["metric"]], _between(low, high, lambda part: f"{100 * part:+.0f} %")
+    return f"{name} {between}" if between else f"{name}: nothing is known yet"
 
 
 def interval(row: dict[str, Any]) -> str:
     """The interval in time, and in what users see of it. In the tail only the latter: a few slow requests are no slow-down of all."""
     low, high = row["times_as_many"]
-    tail = row.get("part") == "tail"
-    where = f"{_NAMES[row['metric']]} in the tail" if tail else slowdown(row)
-    if low is None and high is None:
-        return f"{where}: nothing is known yet" if tail else where
-    many = f"at most {high:.2g}" if low is None else f"at least {low:.2g}" if high is None else f"{low:.2g} to {high:.2g}"
-    return f"{where}{':' if tail else ','} {many} times as many requests over {row['edge']:g} s"
+    many = _between(low, high, lambda times: f"{times:.2g}")
+    more = f"{many} times as many requests over {row['edge']:g} s" if many else ""
+    if row.get("part") == "tail":
+        return f"{_NAMES[row['metric']]} in the tail: {more or 'nothing is known yet'}"
+    return f"{slowdown(row)}, {more}" if more else slowdown(row)
 
 
-def _pp(slowdown: float) -> str:
-    return f"{100 * slowdown:+.0f} %"
+def _between(low: float | None, high: float | None, say: Callable[[float], str]) -> str:
+    """An interval of which one end may be open, or both: then nothing."""
+    if low is None:
+        return "" if high is None else f"at most {say(high)}"
+    return f"at least {say(low)}" if high is None else f"{say(low)} to {say(high)}"
 
 
 def _bound(design: Design, state: JudgeState) -> str:

@@ -125,9 +125,9 @@ def _attempts(rollout_id: str | None, file: Path | None, store: str | None) -> t
     from rollout.analysis.recording import Unreadable, read
     from rollout.plan.reading import beginning
 
-    name = "<stdin>" if str(file) == "-" else str(file)
+    path, name = ("/dev/stdin", "<stdin>") if str(file) == "-" else (str(file), str(file))
     try:
-        data = beginning("/dev/stdin" if name == "<stdin>" else name, LIMIT + 1)
+        data = beginning(path, LIMIT + 1)
         if len(data) > LIMIT:
             raise UsageError(f"{name} is too large", why=f"a recording has at most {LIMIT >> 20} MiB", hint="judge its attempts one by one")
         return read(data.decode("utf-8-sig").split("\n"))
@@ -179,11 +179,10 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _print(attempt: Attempt, said: tuple[Judged, ...], *, each: bool) -> None:
+    from rollout.analysis.replay import as_live
     from rollout.analysis.words import interval
 
-    about = attempt.about
-    name = f"{about.get('canary') or 'canary'} against {about.get('stable') or 'stable'}"
-    output.result(f"{name}, attempt {about.get('attempt', 1)}: {len(said)} window{'s' if len(said) != 1 else ''}")
+    output.result(f"{attempt.title}, attempt {attempt.about.get('attempt', 1)}: {len(said)} window{'s' if len(said) != 1 else ''}")
     before = shown = None
     for one in said:
         if each or one.verdict.kind != before:
@@ -203,14 +202,14 @@ def _print(attempt: Attempt, said: tuple[Judged, ...], *, each: bool) -> None:
         output.result(f"    for, {claim:<12} {_bar(log, supporting['needed_log10'])}")
     for row in last.details["effect"]:
         output.result(f"    {100 * row['confidence']:g} % sure: {interval(row)}")
-    told = [one for one in said if one.look.said is not None]
-    other = next((one.look for one in told if not one.as_said), None)
+    live = as_live(said)
+    other = live.first_other
     if other is not None and other.said is not None:
         output.result(f"  window {other.window.id} was judged otherwise live: {other.said[1]}")
-    elif told:
-        other_words = sum(not one.worded_as_said for one in told)
-        words = f", {other_words} in other words: another release said them" if other_words else ""
-        output.result(f"  {len(told)} of {len(told)} verdicts are as they were given live{words}")
+    elif live.told:
+        reworded = live.told - live.same_words
+        words = f", {reworded} in other words: another release said them" if reworded else ""
+        output.result(f"  {live.told} of {live.told} verdicts are as they were given live{words}")
 
 
 def _bar(log10: float, needed: float) -> str:

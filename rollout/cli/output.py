@@ -42,16 +42,21 @@ def to_file(path: Path, text: str) -> None:
     UsageError when it cannot be written.
     """
     try:
-        beside = path if path.exists() and not path.is_file() else path.resolve().with_name(f".{path.name}.part")
-        try:
-            beside.write_text(text, "utf-8")
-            if beside is not path:
-                beside.replace(path.resolve())
-        finally:
-            if beside is not path:
-                beside.unlink(missing_ok=True)
+        if path.exists() and not path.is_file():
+            path.write_text(text, "utf-8")
+        else:
+            _whole(path.resolve(), text)
     except OSError as error:
         raise UsageError(f"{path} cannot be written", why=error.strerror or "the system said no", hint="Give another path.") from None
+
+
+def _whole(path: Path, text: str) -> None:
+    beside = path.with_name(f".{path.name}.part")
+    try:
+        beside.write_text(text, "utf-8")
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def plain() -> bool:

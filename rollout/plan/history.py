@@ -50,17 +50,17 @@ def problems(rows: Sequence[Mapping[str, Json]]) -> Iterator[Problem]:
     if len(rows) > MOST + 1:
         yield Problem((MOST + 1,), f"at most {MOST} windows", f"{len(rows) - 1}", "keep the last ones")
         return
-    bad = False
+    yield from list(_shapes(rows)) or list(_repeats(rows)) or _few(rows)
+
+
+def _shapes(rows: Sequence[Mapping[str, Json]]) -> Iterator[Problem]:
     for number, row in enumerate(rows[1:], 1):
-        for problem in _window(row):
-            bad = True
-            yield Problem((number, *problem.path), problem.expected, problem.found, problem.hint)
-    if not bad:
-        for problem in _repeats(rows):
-            bad = True
-            yield problem
-    good = 0 if bad else sum(map(_usable, rows[1:]))
-    if not bad and good < LEAST:
+        yield from (Problem((number, *p.path), p.expected, p.found, p.hint) for p in _window(row))
+
+
+def _few(rows: Sequence[Mapping[str, Json]]) -> Iterator[Problem]:
+    good = sum(map(_usable, rows[1:]))
+    if good < LEAST:
         hint = (
             "those with a restart, a weight change or unequal load do not count; record it for longer, on a rung where both carry the same"
         )

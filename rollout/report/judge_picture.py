@@ -10,7 +10,8 @@ from html import escape
 from rollout.analysis import JudgeConfig
 from rollout.analysis.recording import Attempt
 from rollout.analysis.replay import Judged
-from rollout.analysis.samples import Histogram, added
+from rollout.analysis.samples import Histogram, added, common_edges
+from rollout.analysis.words import percent
 
 WIDE, LEFT, RIGHT = 820, 84, 116
 """px; the right margin holds the words of the two lines that must be crossed, where no curve runs"""
@@ -43,8 +44,7 @@ def picture(attempt: Attempt, config: JudgeConfig, said: Sequence[Judged]) -> st
 
 
 def _head(attempt: Attempt, said: Sequence[Judged]) -> list[str]:
-    about = attempt.about
-    title = textwrap.shorten(f"{about.get('canary') or 'canary'} against {about.get('stable') or 'stable'}", 80, placeholder=" …")
+    title = textwrap.shorten(attempt.title, 80, placeholder=" …")
     if not said:
         return [_text(LEFT, 24, title, "head"), _text(LEFT, 46, "nothing was judged", "small")]
     last = said[-1].verdict
@@ -99,7 +99,7 @@ def _rungs(said: Sequence[Judged], at: Sequence[float]) -> list[str]:
         x = at[i - 1] if i else LEFT
         if i:
             parts.append(f'<line class="rung" x1="{x:.1f}" y1="{TOP}" x2="{x:.1f}" y2="{TOP + HIGH}"/>')
-        label = f"{100 * window.expected_share:.3g} %" if window.expected_share else f"rung {window.rung + 1}"
+        label = percent(window.expected_share) if window.expected_share else f"rung {window.rung + 1}"
         if x >= free:
             parts.append(_text(x + 3, TOP - 4, label, "small"))
             free = x + 7 * len(label) + 6
@@ -120,13 +120,13 @@ def _histograms(attempt: Attempt) -> list[str]:
 
 
 def _bars(stable: Histogram, canary: Histogram, share: float | None, rung: int) -> list[str]:
-    edges = [e for e in stable.edges if e in canary.edges]
+    edges = common_edges(stable, canary)
     shares = [[count / side.total for count in side.rebin(edges).counts] for side in (stable, canary)]
     used = [i for i in range(len(edges) + 1) if shares[0][i] > 0.002 or shares[1][i] > 0.002]
     shown = range(used[0], used[-1] + 1)
     tallest = max(max(shares[0][i], shares[1][i]) for i in shown)
     step, floor, high = (WIDE - LEFT - RIGHT) / len(shown), BELOW + 165, 118
-    when = f"while the canary had {100 * share:.3g} %" if share else f"on rung {rung + 1}"
+    when = f"while the canary had {percent(share)}" if share else f"on rung {rung + 1}"
     parts = [_text(LEFT, BELOW, f"time to first token {when}: share of each side's requests", "")]
     for place, i in enumerate(shown):
         left = LEFT + place * step

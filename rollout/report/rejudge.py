@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rollout.analysis.recording import Attempt
-from rollout.analysis.replay import Judged
+from rollout.analysis.replay import Judged, as_live
 
 Json = Any
 
@@ -14,8 +14,7 @@ Json = Any
 def as_json(attempt: Attempt, again: Sequence[Judged], *, each: bool) -> dict[str, Json]:
     """One attempt with its last verdict, and how far it is as live; `each`: with every window."""
     last = again[-1].verdict if again else None
-    told = [one for one in again if one.as_said is not None]
-    other = next((one.look.window.id for one in told if not one.as_said), None)
+    live = as_live(again)
     rows = [
         {"window": one.look.window.id, "rung": one.look.window.rung, "kind": one.verdict.kind, "sentence": one.verdict.sentence}
         for one in again
@@ -27,10 +26,10 @@ def as_json(attempt: Attempt, again: Sequence[Judged], *, each: bool) -> dict[st
         "sentence": last.sentence if last else "",
         "details": last.details if last else {},
         "as_live": {
-            "told": len(told),
-            "same": sum(bool(one.as_said) for one in told),
-            "same_words": sum(bool(one.worded_as_said) for one in told),
-            "first_other": other,
+            "told": live.told,
+            "same": live.same,
+            "same_words": live.same_words,
+            "first_other": live.first_other.window.id if live.first_other else None,
         },
         **({"looks": rows} if each else {}),
     }
